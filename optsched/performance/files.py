@@ -116,6 +116,13 @@ class FittedModel(ABC):
     """
 
     name: ClassVar[str]
+    Options: ClassVar[type[Document]] = Document
+    """The options of a fit."""
+
+    @classmethod
+    def read_options(cls, options: Mapping[str, Any]) -> Any:
+        """The checked options of a fit; raises `InvalidInput` with paths below ``performance``."""
+        return validate(cls.Options, dict(options), PERFORMANCE)
 
     @classmethod
     @abstractmethod

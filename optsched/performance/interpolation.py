@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import BeforeValidator, model_validator
@@ -22,15 +22,13 @@ from optsched.arrays import (
 )
 from optsched.arrays.columns import Columns
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount, refused
-from optsched.instance.reading import join, validate
+from optsched.instance.reading import join
 from optsched.performance.parametric.fitting import (
     LEAST_LOG_SD,
     MOST_LOG_SD,
     KnownPairs,
     LogSd,
-    NoOptions,
     by_names,
-    check_some,
     fit_affine,
     flat,
 )
@@ -345,11 +343,8 @@ class Interpolation(StoredModel):
         self.points = MeasuredPoints.of(stored)
 
     @classmethod
-    def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
+    def fit_checked(cls, profiles: Profiles, options: Document) -> Self:
         """Store the measurements; estimate errors of interpolation by leaving points out."""
-        validate(NoOptions, dict(options), "performance")
-        check_some(profiles)
-        profiles = profiles.sorted()
         groups = profiles.ways.groups
         ways = profiles.ways.take(groups.first)
         median = group_medians(profiles.seconds, groups)

@@ -81,6 +81,14 @@ class Times(Columns):
         )
 
 
+def some_sorted(profiles: Profiles) -> Profiles:
+    """Measurements in their canonical order; refuses none."""
+    if len(profiles) == 0:
+        raise InvalidInput("profiles", "no measurements", "at least one to fit a model to")
+    # Least squares sum in the order of the rows: sorted, equal sets give equal bits
+    return profiles.sorted()
+
+
 class TimeModel(FittedModel):
     """A model of the seconds of a step of a workload on GPUs of a type, independent of an instance.
 
@@ -88,9 +96,10 @@ class TimeModel(FittedModel):
     """
 
     @classmethod
-    @abstractmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """Fit the model to measurements.
+
+        The models of this package override `fit_checked` instead, and state their `Options`.
 
         Parameters
         ----------
@@ -107,6 +116,18 @@ class TimeModel(FittedModel):
         InvalidInput
             An option is unknown, or the measurements cannot determine the model.
         """
+        return cls.fit_checked(*cls.check_fit(profiles, options))
+
+    @classmethod
+    def check_fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> tuple[Profiles, Any]:
+        """Measurements in their canonical order, and checked options; refuses a fit to nothing."""
+        chosen = cls.read_options(options)
+        return some_sorted(profiles), chosen
+
+    @classmethod
+    def fit_checked(cls, profiles: Profiles, options: Any) -> Self:
+        """Fit the model to sorted measurements; ``options`` is a document of the class `Options`."""
+        raise NotImplementedError(f"{cls.__name__} has neither fit nor fit_checked")
 
     @classmethod
     def fit_on(

@@ -29,8 +29,7 @@ from optsched.performance.files import (
     split_whole_steps,
 )
 from optsched.performance.learned import PAIR_MODELS, PairProfiles, pair_class
-from optsched.performance.parametric.fitting import check_some
-from optsched.performance.times import TimeModel, Times
+from optsched.performance.times import TimeModel, Times, some_sorted
 from optsched.performance.ways import Ways
 from optsched.registry import load_model, names
 
@@ -109,9 +108,7 @@ def fit_model(
     owners = [
         (time_model(name), {**own, **options}) for name, own in wanted
     ]  # names first, before anything is fitted
-    check_some(profiles)
-    # Least squares sum in the order of the rows: sorted, equal sets give equal bits
-    profiles = profiles.sorted()
+    profiles = some_sorted(profiles)
     # The mark belongs to what was measured, whatever law is fitted to it
     measured = set(profiles.ways.workloads)
     whole = [name for name in profiles.whole_steps if name in measured]

@@ -140,6 +140,7 @@ class Boosted(TimeModel):
     """
 
     name: ClassVar[str] = "boosted"
+    Options = BoostedOptions
 
     def __init__(self, groups: Mapping[tuple[str, str], PairTrees], base: TimeModel | None) -> None:
         self.groups = dict(groups)
@@ -148,17 +149,15 @@ class Boosted(TimeModel):
     # --- fitting ----------------------------------------------------------------------------------
 
     @classmethod
-    def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
-        chosen = validate(BoostedOptions, dict(options), "performance")
-        profiles = profiles.sorted()
+    def fit_checked(cls, profiles: Profiles, options: BoostedOptions) -> Self:
         base = None
-        if chosen.of is None:
+        if options.of is None:
             profiles, target = _single_passes(profiles)
         else:
-            base = fit_part(chosen.of, profiles)
+            base = fit_part(options.of, profiles)
             seconds = base.times(profiles.ways).seconds
-            if chosen.unseen:
-                seconds = _predict_unseen(chosen.of, profiles, seconds, chosen.seed)
+            if options.unseen:
+                seconds = _predict_unseen(options.of, profiles, seconds, options.seed)
             target = np.log(profiles.seconds / seconds)
         rows = features(profiles.ways)
         level = level_of(profiles.ways.gpus, profiles.ways.nodes)
@@ -167,7 +166,7 @@ class Boosted(TimeModel):
             known = members[np.isfinite(target[members])]
             # Rows that the base cannot predict have no residual.
             if len(known) >= FEWEST:
-                trees, log_sd = _grow(rows[known], target[known], chosen)
+                trees, log_sd = _grow(rows[known], target[known], options)
                 levels = np.bincount(level[known], minlength=LEVELS) > 0
                 groups[pair] = PairTrees(trees, log_sd, levels)
         if base is None and not groups:

@@ -116,21 +116,21 @@ class Blend(TimeModel):
     """
 
     name: ClassVar[str] = "blend"
+    Options = BlendDocument
 
     def __init__(self, models: Sequence[TimeModel]) -> None:
         self.models = tuple(models)
 
     @classmethod
-    def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
+    def fit_checked(cls, profiles: Profiles, options: BlendDocument) -> Self:
         """Fit every model to all measurements."""
-        profiles = profiles.sorted()
-        parts = validate(BlendDocument, dict(options), "performance").models
-        return cls([fit_part(part, profiles, PATH.format(row)) for row, part in enumerate(parts)])
+        parts = enumerate(options.models)
+        return cls([fit_part(part, profiles, PATH.format(row)) for row, part in parts])
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        parts = validate(BlendDocument, dict(document), "performance").models
-        return cls([read_part(part, PATH.format(row)) for row, part in enumerate(parts)])
+        parts = enumerate(cls.read_options(document).models)
+        return cls([read_part(part, PATH.format(row)) for row, part in parts])
 
     def document(self) -> dict[str, Any]:
         return {"model": self.name, "models": [model.document() for model in self.models]}
@@ -178,21 +178,20 @@ class Conformal(TimeModel):
     """
 
     name: ClassVar[str] = "conformal"
+    Options = ConformalOptions
 
     def __init__(self, base: TimeModel, radius: Radius) -> None:
         self.base = base
         self.radius = radius
 
     @classmethod
-    def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
-        chosen = validate(ConformalOptions, dict(options), "performance")
-        profiles = profiles.sorted()
-        seen, out = hold_out(np.arange(len(profiles)), chosen.held_out, chosen.seed)
-        base = fit_part(chosen.of, profiles.take(seen))
+    def fit_checked(cls, profiles: Profiles, options: ConformalOptions) -> Self:
+        seen, out = hold_out(np.arange(len(profiles)), options.held_out, options.seed)
+        base = fit_part(options.of, profiles.take(seen))
         held_out = profiles.take(out)
         # Rows that the model cannot predict have no interval and do not count.
         errors = np.log(held_out.seconds / base.times(held_out.ways).seconds)
-        return cls(base, Radius.of(errors[np.isfinite(errors)], chosen.level))
+        return cls(base, Radius.of(errors[np.isfinite(errors)], options.level))
 
     def times(self, ways: Ways) -> Times:
         base = self.base.times(ways)

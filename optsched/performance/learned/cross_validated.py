@@ -31,8 +31,6 @@ from optsched.performance.parametric.fitting import (
     STATED_LOG_SD,
     KnownPairs,
     LogSd,
-    NoOptions,
-    check_some,
     flat,
     log_sd_of_squares,
     nested,
@@ -148,22 +146,17 @@ class CrossValidated(TimeModel):
     # --- fitting ----------------------------------------------------------------------------------
 
     @classmethod
-    def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
-        """Choose the order of the laws of each pair, and fit the laws to all measurements."""
-        return cls.fit_on(profiles, options)
-
-    @classmethod
     def fit_on(
-        cls,
-        profiles: Profiles,
-        options: Mapping[str, Any],
-        processes: int = 1,
-        executor: str = LOCAL,
+        cls, profiles: Profiles, options: Mapping[str, Any], processes: int, executor: str
     ) -> Self:
         """Each part that is left out is a separate fit, and so is the one of all measurements."""
-        validate(NoOptions, dict(options), "performance")
-        check_some(profiles)
-        profiles = profiles.sorted()
+        return cls.fit_checked(*cls.check_fit(profiles, options), processes, executor)
+
+    @classmethod
+    def fit_checked(
+        cls, profiles: Profiles, options: Document, processes: int = 1, executor: str = LOCAL
+    ) -> Self:
+        """Choose the order of the laws of each pair, and fit the laws to all measurements."""
         ways = profiles.ways
         pairs = rows_by_pair(ways)
         errors = np.full((len(LAWS), len(profiles)), np.nan)

@@ -12,7 +12,6 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, Finite, Positive, PositiveCount, Tuple
-from optsched.instance.reading import validate
 from optsched.performance.files import PERFORMANCE
 from optsched.performance.learned.pairs import (
     Estimate,
@@ -347,6 +346,7 @@ class GaussianPairs(LearnedPairs):
 
     name: ClassVar[str] = "gaussian-pairs"
     Stored = GaussianDocument
+    Options = GaussianOptions
 
     mean: float
     together: FloatArray
@@ -356,7 +356,7 @@ class GaussianPairs(LearnedPairs):
 
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
-        chosen = validate(GaussianOptions, dict(options), "performance")
+        chosen = cls.read_options(options)
         ran = require_pairs(profiles, FEWEST, cls.name)
         kernel = JobKernel.of(profiles.features)
         mean = float(np.log(ran.first * ran.second).mean() / 2)

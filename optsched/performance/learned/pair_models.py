@@ -103,6 +103,7 @@ class RowColumn(LearnedPairs):
 
     name: ClassVar[str] = "row-column"
     Stored = RowColumnDocument
+    Options = RowColumnOptions
 
     penalty: float
     log_sd: float
@@ -110,7 +111,7 @@ class RowColumn(LearnedPairs):
 
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
-        chosen = validate(RowColumnOptions, dict(options), "performance")
+        chosen = cls.read_options(options)
         require_pairs(profiles, 2, cls.name)
         cells, target = both_orders(profiles)
         known = profiles.features
@@ -277,13 +278,14 @@ class Completion(LearnedPairs):
 
     name: ClassVar[str] = "completion"
     Stored = CompletionDocument
+    Options = CompletionOptions
 
     log_sd: float
     completed: FloatArray
 
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
-        chosen = validate(CompletionOptions, dict(options), "performance")
+        chosen = cls.read_options(options)
         ran = require_pairs(profiles, 5, cls.name)
         errors = []
         for kept, left_out in each_left_out(folds_of(len(ran), FOLDS, chosen.seed)):
@@ -437,13 +439,14 @@ class BoostedPairs(LearnedPairs):
 
     name: ClassVar[str] = "boosted-pairs"
     Stored = BoostedPairsDocument
+    Options = BoostedPairsOptions
 
     log_sd: float
     trees: TreeEnsemble
 
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
-        chosen = validate(BoostedPairsOptions, dict(options), "performance")
+        chosen = cls.read_options(options)
         if profiles.features.bare:
             found = "nothing but names of workloads"
             expected = "a family, a batch or rates alone of some"
@@ -544,6 +547,7 @@ class Utilisation(LearnedPairs):
 
     name: ClassVar[str] = "utilisation"
     Stored = UtilisationDocument
+    Options = UtilisationOptions
 
     log_sd: float
     sums: FloatArray
@@ -551,7 +555,7 @@ class Utilisation(LearnedPairs):
 
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
-        chosen = validate(UtilisationOptions, dict(options), "performance")
+        chosen = cls.read_options(options)
         cells, target = both_orders(profiles)
         x = _busy_together(profiles.features, cells)
         known = np.flatnonzero(np.isfinite(x))
@@ -691,6 +695,7 @@ class ConformalPairs(PairModel):
     """
 
     name: ClassVar[str] = "conformal-pairs"
+    Options = ConformalOptions
 
     base: PairModel
     radius: Radius
@@ -701,7 +706,7 @@ class ConformalPairs(PairModel):
 
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
-        chosen = validate(ConformalOptions, dict(options), "performance")
+        chosen = cls.read_options(options)
         with below("performance.of"):
             owner, own = _named(chosen.of)
         ran = profiles.ran

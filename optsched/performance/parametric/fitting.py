@@ -12,7 +12,7 @@ from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
-from optsched.instance.documents import SMALLEST, Document, refused
+from optsched.instance.documents import SMALLEST, refused
 from optsched.instance.reading import key
 from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways, numbered, rows_among
@@ -148,10 +148,6 @@ ROBUST = 0.1
 """Scale of soft_l1: log residuals beyond 10 % count linearly."""
 
 
-class NoOptions(Document):
-    """Options of a fit that has none."""
-
-
 # --- least squares --------------------------------------------------------------------------------
 
 
@@ -218,12 +214,6 @@ def minimise_squares(
 
 
 # --- checks ------------------------------------------------------------------------------
-
-
-def check_some(profiles: Profiles) -> None:
-    """Refuse a fit without measurements."""
-    if len(profiles) == 0:
-        raise InvalidInput("profiles", "no measurements", "at least one to fit a model to")
 
 
 def check_compute(**seconds: float) -> None:

@@ -4,8 +4,8 @@ data-parallel training with compute and synchronisation that overlap in part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from collections.abc import Sequence
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -13,13 +13,11 @@ from pydantic import Field, model_validator
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject
-from optsched.instance.reading import validate
 from optsched.performance.parametric.fitting import (
     ROBUST,
     KnownPairs,
     LogSd,
     check_compute,
-    check_some,
     flat,
     log_sd,
     minimise_squares,
@@ -107,6 +105,7 @@ class Pollux(StoredModel):
     """
 
     name = "pollux"
+    Options = PolluxOptions
     Stored = PolluxDocument
 
     def __init__(self, stored: PolluxDocument) -> None:
@@ -116,18 +115,14 @@ class Pollux(StoredModel):
         self._table = TwoPhaseTable(KnownPairs(tuple(self.laws)), rows, 7)
 
     @classmethod
-    def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
+    def fit_checked(cls, profiles: Profiles, options: PolluxOptions) -> Self:
         """One law per (workload, GPU type) that was measured."""
-        chosen = validate(PolluxOptions, dict(options), "performance")
-        check_some(profiles)
-        fit = fit_robust if chosen.method == "robust" else fit_adaptdl
+        fit = fit_robust if options.method == "robust" else fit_adaptdl
         laws = {}
-        for pair, part in split(profiles.sorted()).items():
+        for pair, part in split(profiles).items():
             with within(pair):
                 laws[pair] = fit(part)
-        return cls(
-            PolluxDocument(coefficients=nested(laws), fitted={"method": chosen.method}),
-        )
+        return cls(PolluxDocument(coefficients=nested(laws), fitted={"method": options.method}))
 
     def times(self, ways: Ways) -> Times:
         """The law of each way."""

@@ -11,12 +11,10 @@ from pydantic import model_validator
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive, refused
-from optsched.instance.reading import join, key, validate
+from optsched.instance.reading import join, key
 from optsched.performance.parametric.fitting import (
     KnownPairs,
     LogSd,
-    NoOptions,
-    check_some,
     columns,
     fit_nonnegative,
     flat,
@@ -108,12 +106,9 @@ class Amdahl(StoredModel):
         return pair * (len(self._batches) + 1) + rank
 
     @classmethod
-    def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
+    def fit_checked(cls, profiles: Profiles, options: Document) -> Self:
         """One law for each batch of each pair that was measured."""
-        validate(NoOptions, dict(options), "performance")
-        check_some(profiles)
-        parts = split(profiles.sorted())
-        fitted = {pair: tuple(cls._fit_batches(part)) for pair, part in parts.items()}
+        fitted = {pair: tuple(cls._fit_batches(part)) for pair, part in split(profiles).items()}
         curves = {pair: found for pair, found in fitted.items() if found}
         if not curves:
             raise InvalidInput(

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, owners, quotient
+from optsched.arrays.columns import Columns
 from optsched.errors import InvalidInput
 from optsched.instance.documents import (
     Document,
@@ -29,7 +30,6 @@ from optsched.performance.parametric.fitting import (
     KnownPairs,
     LogSd,
     check_compute,
-    check_some,
     fit_affine,
     flat,
     level_of,
@@ -173,8 +173,8 @@ class ParameterPrior:
 # --- measurements ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FittedSteps:
+@dataclass(frozen=True, repr=False)
+class FittedSteps(Columns):
     """Steps of several GPUs, arrays of length E, with the parameters that each one depends on.
 
     Attributes
@@ -228,24 +228,26 @@ def rows_of(
         Rows among the names of the parameters.
     """
     ways = profiles.ways
-    across = (ways.nodes > 1).astype(np.int64)
-    order = np.lexsort((ways.samples, ways.gpus, 2 * pair + across))
+    across = ways.nodes > 1
+    block = 2 * pair + across
+    order = np.lexsort((ways.samples, ways.gpus, block))
     order = order[ways.gpus[order] > 1]
-    _, start, count = np.unique((2 * pair + across)[order], return_index=True, return_counts=True)
+    _, start, count = np.unique(block[order], return_index=True, return_counts=True)
     place = np.arange(len(order)) - np.repeat(start, count)
     measured = np.repeat(count, count)
     # Every step-th row of a large block, which is sorted by k and m.
     step = measured / BLOCK_ROWS
     kept = (measured <= BLOCK_ROWS) | (np.floor(place / step) != np.floor((place - 1) / step))
     rows = order[kept]
+    ways = ways.take(rows)
     return FittedSteps(
         workload=workload[rows],
         link=2 * gpu[rows] + across[rows],
-        block=2 * pair[rows] + across[rows],
+        block=block[rows],
         base=base[rows],
-        k=ways.gpus[rows].astype(np.float64),
-        samples=ways.samples[rows],
-        passes=ways.passes[rows],
+        k=ways.gpus.astype(np.float64),
+        samples=ways.samples,
+        passes=ways.passes,
         one=one_gpu[rows],
         log_seconds=np.log(profiles.seconds[rows]),
         measured=measured[kept].astype(np.float64),
@@ -255,8 +257,8 @@ def rows_of(
 # --- the joint fit --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SharedPhases:
+@dataclass(frozen=True, repr=False)
+class SharedPhases(Columns):
     """The phases of a step by shared parameters, arrays of length E.
 
     Attributes
@@ -394,54 +396,38 @@ def fit_own(
     # With the shared parameters fixed, the blocks are independent.
     for block in np.unique(rows.block).tolist():
         members = np.flatnonzero(rows.block == block)
-        step = _Block(
-            one=phases.one[members],
-            sent=(phases.ring + phases.hops)[members],
-            slower=SLOWDOWN * (1 - 1 / rows.k[members]),
-            g=g,
-            passes=rows.passes[members],
-            log_seconds=rows.log_seconds[members],
-            weight=weight[members],
+        log_factor, log_slowdown = _fit_block(
+            rows.take(members), phases.take(members), g, weight[members]
         )
-        log_values = np.exp(step.fit())
-        factor[block] = log_values[0]
-        slowdown[block] = SLOWDOWN * log_values[1]
+        factor[block] = np.exp(log_factor)
+        slowdown[block] = SLOWDOWN * np.exp(log_slowdown)
     return factor, slowdown
 
 
-@dataclass(frozen=True)
-class _Block:
-    """The steps of a pair on one level: T_1, predicted communication, slowdown of 5 %."""
+def _fit_block(rows: FittedSteps, phases: SharedPhases, g: float, weight: FloatArray) -> FloatArray:
+    """log f and log(c / 0.05) of the steps of a pair on one level: the best result of the starts."""
+    sent = phases.ring + phases.hops
+    # A slowdown of 5 %.
+    slower = SLOWDOWN * (1 - 1 / rows.k)
+    sd = np.array([FACTOR_SD, SLOWDOWN_SD])
 
-    one: FloatArray
-    sent: FloatArray
-    slower: FloatArray
-    g: float
-    passes: IntArray
-    log_seconds: FloatArray
-    weight: FloatArray
-
-    def fit(self) -> FloatArray:
-        """log f and log(c / 0.05), the best result of the starts."""
-        far = (-FARTHEST, FARTHEST)
-        found = [
-            minimise_squares(self._residuals_and_slopes, np.array(start), far, max_nfev=50)
-            for start in STARTS
-        ]
-        return min(found, key=lambda end: end[1])[0]
-
-    def _residuals_and_slopes(self, log_values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        slowed = self.slower * np.exp(log_values[1])
-        x = self.one * (1 + slowed)
-        y = self.sent * np.exp(log_values[0])
-        t, by_x, by_y, _ = step_slopes(x, y, self.g, self.passes)
-        soft, steep = robust(np.log(t) - self.log_seconds)
-        slopes = np.stack([by_y * y / t, by_x * self.one * slowed / t], axis=1)
-        sd = np.array([FACTOR_SD, SLOWDOWN_SD])
+    def residuals_and_slopes(log_values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        slowed = slower * np.exp(log_values[1])
+        y = sent * np.exp(log_values[0])
+        t, by_x, by_y, _ = step_slopes(phases.one * (1 + slowed), y, g, rows.passes)
+        soft, steep = robust(np.log(t) - rows.log_seconds)
+        slopes = np.stack([by_y * y / t, by_x * phases.one * slowed / t], axis=1)
         return (
-            np.concatenate([self.weight * soft, log_values / sd]),
-            np.concatenate([(self.weight * steep)[:, np.newaxis] * slopes, np.diag(1 / sd)]),
+            np.concatenate([weight * soft, log_values / sd]),
+            np.concatenate([(weight * steep)[:, np.newaxis] * slopes, np.diag(1 / sd)]),
         )
+
+    bounds = (-FARTHEST, FARTHEST)
+    found = [
+        minimise_squares(residuals_and_slopes, np.array(start), bounds, max_nfev=50)
+        for start in STARTS
+    ]
+    return min(found, key=lambda end: end[1])[0]
 
 
 # --- documents ------------------------------------------------------------------------------------
@@ -454,9 +440,6 @@ workloads, and for links that were not. The mean errors on Sia's profiles, with 
 """
 NAMES = ("inside", "across")
 """Levels of several GPUs, and the fields of documents for them."""
-
-
-# --- documents ------------------------------------------------------------------------------------
 
 
 class LinkDocument(Document):
@@ -619,6 +602,7 @@ class SharedLink(StoredModel):
     """
 
     name = "shared-link"
+    Options = SharedLinkOptions
     Stored = SharedLinkDocument
 
     def __init__(self, given: SharedLinkDocument) -> None:
@@ -632,17 +616,15 @@ class SharedLink(StoredModel):
         self._anchors = Anchors.through(lines) if anchored else None
 
     @classmethod
-    def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
+    def fit_checked(cls, profiles: Profiles, options: SharedLinkOptions) -> Self:
         """All workloads and GPU types at once."""
-        chosen = validate(SharedLinkOptions, dict(options), "performance")
-        check_some(profiles)
         for name in ("gradient_bytes", "parameters"):
-            unknown = set(getattr(chosen, name)) - set(profiles.ways.workloads)
+            unknown = set(getattr(options, name)) - set(profiles.ways.workloads)
             if unknown:
                 path = join("performance", [name, min(unknown)])
                 expected = f"a workload that was measured: {listed(profiles.ways.workloads)}"
                 raise InvalidInput(path, "an unknown workload", expected)
-        return cls(_JointFit(profiles.sorted(), chosen).document())
+        return cls(_JointFit(profiles, options).document())
 
     def times(self, ways: Ways) -> Times:
         """The law of each way."""
