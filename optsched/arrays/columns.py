@@ -27,6 +27,12 @@ class Columns(Displayed):
                 return len(value)
         raise TypeError(f"{type(self).__name__} has no column")
 
+    @property
+    def arrays(self) -> tuple[AnyArray, ...]:
+        """The columns that are arrays, in order."""
+        values = (getattr(self, name) for name in self.__dataclass_fields__)
+        return tuple(value for value in values if isinstance(value, np.ndarray))
+
     def take(self, rows: AnyArray | slice) -> Self:
         """The table of these rows. For a slice, its arrays are views of this table's arrays."""
         columns = {}

@@ -260,7 +260,7 @@ def _with_ways_in_common(parts: Sequence[KindColumns]) -> list[KindColumns]:
         return list(parts)
     start = dict(zip(map(id, tables), np.cumsum([0, *map(len, tables)]).tolist(), strict=False))
     every = WayColumns.join(tables)
-    alike = group_rows((every.pool, every.gpus, every.nodes, every.share, every.level), len(every))
+    alike = group_rows(every.arrays, len(every))
     ways, number = every.take(alike.first), alike.inverse
     return [replace(part, way=number[part.way + start[id(part.ways)]], ways=ways) for part in parts]
 

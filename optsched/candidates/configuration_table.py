@@ -168,14 +168,7 @@ class _WayNumbers:
     def __call__(self, ways: WayColumns) -> AnyArray:
         """Number of each way of a table, in a small integer type."""
         if self._last is None or self._last[0] is not ways:
-            rows = zip(
-                ways.pool.tolist(),
-                ways.gpus.tolist(),
-                ways.nodes.tolist(),
-                ways.share.tolist(),
-                ways.level.tolist(),
-                strict=True,
-            )
+            rows = zip(*(column.tolist() for column in ways.arrays), strict=True)
             number = np.array(
                 [self._number.setdefault(row, len(self._number)) for row in rows], np.int32
             )

@@ -92,8 +92,7 @@ class Prediction(Columns):
 
     def reshape(self, shape: tuple[int, ...]) -> Prediction:
         """The same entries in arrays of another shape."""
-        columns: tuple[Any, ...] = (self.rate, self.log_sd, self.feasible, self.source)
-        return Prediction(*(column.reshape(shape) for column in columns))
+        return Prediction(*(column.reshape(shape) for column in self.arrays))
 
     @classmethod
     def unknown(cls, count: int) -> Prediction:
@@ -105,8 +104,8 @@ class Prediction(Columns):
 
     def put(self, rows: IntArray | slice, part: Prediction) -> None:
         """Write the entries of another prediction into these rows."""
-        self.rate[rows], self.log_sd[rows] = part.rate, part.log_sd
-        self.feasible[rows], self.source[rows] = part.feasible, part.source
+        for column, values in zip(self.arrays, part.arrays, strict=True):
+            column[rows] = values
 
 
 class Observations(NamedTuple):

@@ -39,8 +39,8 @@ class Records:
 
     def put(self, rows: IntArray, predicted: Prediction) -> None:
         """Store the predictions of rows."""
-        for name in ("rate", "log_sd", "feasible", "source"):
-            self.table[name][rows] = getattr(predicted, name)
+        for (name, _), column in zip(FIELDS, predicted.arrays, strict=True):
+            self.table[name][rows] = column
         self.known[rows] = True
 
     def take(self, rows: IntArray) -> Prediction:
@@ -48,15 +48,8 @@ class Records:
         ``np.take`` copies whole records several times as fast as an index does.
         """
         found = np.take(self.table, rows)
-        return Prediction(found["rate"], found["log_sd"], found["feasible"], found["source"])
+        return Prediction(*(found[name] for name, _ in FIELDS))
 
     def cells(self, rows: IntArray, columns: IntArray) -> Prediction:
         """One way of each row."""
-        table = self.table
-        where = (rows, columns)
-        return Prediction(
-            table["rate"][where],
-            table["log_sd"][where],
-            table["feasible"][where],
-            table["source"][where],
-        )
+        return Prediction(*(self.table[name][rows, columns] for name, _ in FIELDS))

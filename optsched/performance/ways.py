@@ -87,8 +87,7 @@ class Ways(Columns):
     @property
     def groups(self) -> Groups:
         """Groups of equal ways."""
-        columns = (self.workload, self.gpu, self.gpus, self.nodes, self.samples, self.passes)
-        return group_rows(columns, len(self))
+        return group_rows(self.arrays, len(self))
 
     def with_batches(self, samples: FloatArray, passes: IntArray) -> Ways:
         """The same ways with other batches."""

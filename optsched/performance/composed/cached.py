@@ -101,11 +101,8 @@ class CachedModel(WrappedModel):
             most = int(jobs.workload.max(initial=-1))
             self._workload_of.extend(range(len(self._workload_of) - 1, most + 1))
             return jobs.workload + 1
-        alike = group_rows((jobs.workload, jobs.profile, jobs.own, jobs.gang), len(jobs))
-        columns = (
-            column[alike.first].tolist()
-            for column in (jobs.workload, jobs.profile, jobs.own, jobs.gang)
-        )
+        alike = group_rows(jobs.arrays, len(jobs))
+        columns = (column[alike.first].tolist() for column in jobs.arrays)
         rows = [
             self._numbers.setdefault(key, len(self._numbers)) for key in zip(*columns, strict=True)
         ]
