@@ -7,27 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.deadline_fluid import DONE, FluidProgram
+from formulations.deadline_fluid import FluidProgram
+from formulations.deadline_program import DONE, DeadlineProgram
 from formulations.horizon import (
     ROUNDING,
     Calendar,
     Supply,
-    amount_of,
     asked_classes,
     candidates_of_plan,
     column_deadlines,
     column_values,
+    columns_with_deadline,
     each_deadline,
-    needs_of,
     of_best_effort,
-    slack_of,
-    without_column,
 )
 from formulations.level_paths import Costs, LevelPaths
 from formulations.level_planner import (
@@ -46,7 +44,6 @@ from formulations.level_planner import (
     schedule_of,
     stretches_of,
 )
-from formulations.reference_rates import refuse_endless
 from optsched.arrays import (
     BoolArray,
     FloatArray,
@@ -54,16 +51,15 @@ from optsched.arrays import (
     find_rows,
     mask_of,
     owners,
-    pointers,
     ranges,
 )
 from optsched.arrays.matrices import rows_of, sum_by
 from optsched.candidates import Candidates, Classes
 from optsched.errors import InvalidArgument
-from optsched.formulation import Formulation, FormulationOptions, Infeasible, Restarts
+from optsched.formulation import Formulation, FormulationOptions, Restarts
 from optsched.instance.durations import UNLIMITED, OutOfTime, Timer
 from optsched.program import Assumption, Expression, LinearProgram, Variables
-from optsched.solution import Conflict, Schedule, Termination
+from optsched.solution import Schedule, Termination
 from optsched.solution.plan import Later, LinearPlan, Parts
 
 MOST_COLUMNS = 1_000_000
@@ -214,22 +210,18 @@ class DeadlineElastic(Formulation):
         return kept
 
     def build(self, C: Classes) -> LinearPlan:
-        options, restarts = self.options, self.restarts_of(C.instance)
+        options = self.options
         promised = np.zeros(len(C), bool) if self.promised is None else self.promised[C.first]
+        declines = options.admission & ~(promised & options.program)
         program = ElasticProgram(
             C,
-            Supply.of(C, options.capacity, self.name, restarts),
+            Supply.of(C, options.capacity, self.name, self.restarts_of(C.instance)),
+            asked_classes(C) & (C.soft_deadline | declines),
             options.admission,
+            self,
             promised,
-            restarts,
-            self.plan_by_rule,
-            options.intervals,
-            options.columns,
-            options.slot,
-            self.refutes,
-            bool(options.program),
-            None if options.program else ASKED,
             self.timer.part(FOR_PROGRAM),
+            None if options.program else ASKED,
         )
         try:
             return program.plan()
@@ -258,60 +250,38 @@ class DeadlineElastic(Formulation):
 
 
 @dataclass(frozen=True)
-class ElasticProgram:
+class ElasticProgram(DeadlineProgram):
     """Levels, intervals and variables of one program, in the symbols of `DeadlineElastic`.
 
     Attributes
     ----------
+    formulation : DeadlineElastic
+        The options and the rule.
     promised : BoolArray, shape (J,)
         Jobs that were admitted before.
-    keeps_promises : bool
-        Whether jobs that were admitted before must meet their deadlines. Otherwise they do as far as the rule
-        finds a way.
-    unsearched : (Termination, str) or None
-        As of `LinearPlan`: why only the plan by rule counts.
     timer : Timer
         When the program has to be built.
+    unsearched : (Termination, str) or None
+        As of `LinearPlan`: why only the plan by rule counts.
     """
 
-    C: Classes
-    supply: Supply
-    admission: bool
+    formulation: DeadlineElastic
     promised: BoolArray
-    restarts: Restarts
-    rule: Callable[[Sequence[LevelJob], Profile, Mapping[int, Run]], LevelPlan]
-    intervals: int
-    columns: int
-    slot: float | None
-    refutes: bool
-    keeps_promises: bool
-    unsearched: tuple[Termination, str] | None
     timer: Timer
+    unsearched: tuple[Termination, str] | None
 
     @property
     def solved(self) -> bool:
         """Whether there are levels in intervals, beside the plan by rule."""
         return self.unsearched is None
 
-    @cached_property
-    def now(self) -> float:
-        return float(self.C.instance.now)
+    @property
+    def slot(self) -> float | None:
+        return cast("float | None", self.formulation.options.slot)
 
     @cached_property
-    def asked(self) -> BoolArray:
-        """Jobs with a deadline, of their own or of an option, (J,)."""
-        return asked_classes(self.C)
-
-    @cached_property
-    def optional(self) -> BoolArray:
-        """Jobs that may miss their deadlines, (J,)."""
-        held = self.promised & self.keeps_promises
-        return self.asked & (self.C.soft_deadline | (self.admission & ~held))
-
-    @cached_property
-    def must(self) -> IntArray:
-        """Jobs that may not."""
-        return np.flatnonzero(self.asked & ~self.optional)
+    def restarts(self) -> Restarts:
+        return self.formulation.restarts_of(self.C.instance)
 
     # --- levels and the plan by rule --------------------------------------------------------------
 
@@ -326,20 +296,13 @@ class ElasticProgram:
     @cached_property
     def c(self) -> IntArray:
         """Class columns that are levels: those in which a job could run before a deadline."""
-        C, deadline = self.C, column_deadlines(self.C)
-        usable = C.alone & np.isfinite(C.duration) & np.isfinite(deadline)
-        usable &= deadline > np.maximum(C.arrival[C.class_a], self.now)
-        return np.flatnonzero(usable).astype(np.int64)
+        C, c = self.C, columns_with_deadline(self.C)
+        return c[column_deadlines(C)[c] > np.maximum(C.arrival[C.class_a[c]], self.now)]
 
     @cached_property
     def j(self) -> IntArray:
         """Job, as a class, of each level, (c,)."""
         return self.C.class_a[self.c]
-
-    @cached_property
-    def due(self) -> FloatArray:
-        """Seconds from now to the deadline of each level, (c,)."""
-        return column_deadlines(self.C)[self.c] - self.now
 
     @cached_property
     def jobs(self) -> list[LevelJob]:
@@ -356,7 +319,7 @@ class ElasticProgram:
     @cached_property
     def witness(self) -> LevelPlan:
         """The plan by rule."""
-        return self.rule(self.jobs, self.profile, self._last)
+        return self.formulation.plan_by_rule(self.jobs, self.profile, self._last)
 
     @cached_property
     def _last(self) -> dict[int, Run]:
@@ -389,8 +352,7 @@ class ElasticProgram:
         """
         times = np.append(0.0, self.supply.changes)
         amounts = self.supply.at(times)
-        renewable = self.C.resources.renewable
-        profile = Profile(times, amounts[renewable], self.C.capacity[~renewable])
+        profile = Profile(times, amounts[self.renewable], self.C.capacity[self.consumable])
         for job in self.jobs:
             if job.head is not None:
                 profile.take(Run((job.head,)))
@@ -440,7 +402,7 @@ class ElasticProgram:
                 )
             return np.asarray(np.arange(math.ceil(count) + 1) * self.slot, np.float64)
         events = self._events
-        most = max(2, min(self.intervals, MOST_COLUMNS // len(self.c)))
+        most = max(2, min(int(self.formulation.options.intervals), MOST_COLUMNS // len(self.c)))
         if len(events) <= most + 1:
             return events
         fine = most // 2
@@ -477,21 +439,6 @@ class ElasticProgram:
         size[self.due <= self.release[self.j]] = 0
         fixed = [self.C.of_job[job.job] for job in self.jobs if job.goes_on is not None]
         return np.where(np.isin(self.j, fixed), 0, np.maximum(size, 0))
-
-    @cached_property
-    def first_x(self) -> IntArray:
-        """Number of the first x of each level, (c + 1,)."""
-        return pointers(self.size)
-
-    @cached_property
-    def of(self) -> IntArray:
-        """Level of each x, an index of ``c``."""
-        return owners(self.size)
-
-    @cached_property
-    def t(self) -> IntArray:
-        """Interval of each x."""
-        return ranges(self.first, self.size)
 
     @cached_property
     def begin(self) -> FloatArray:
@@ -575,6 +522,7 @@ class ElasticProgram:
                 f"more than {MOST_HELD:,}; deadline-fluid has a better bound",
             )
         chooses = bool(self.optional.any())
+        generates = chooses and len(self.of) >= self.formulation.options.columns
         lp, variables = self.rows(self.timer if self.solved else UNLIMITED)
         if chooses:
             j, _, value = self.deadlines
@@ -590,14 +538,14 @@ class ElasticProgram:
             self.complete,
             self._describe,
             assumption=self._assumption,
-            refuted_by=self._fluid if self.refutes and self.slot is None else None,
+            refuted_by=self._fluid if self.formulation.refutes and self.slot is None else None,
             known=self._known,
             later=(self._later(),) if chooses else (),
             solves_later=self.solved,
             unsearched=self.unsearched,
             declined=self._declined,
             step=self._step if chooses else None,
-            parts=self._parts if chooses and len(self.of) >= self.columns else None,
+            parts=self._parts if generates else None,
             of_schedule=self.of_schedule,
         )
 
@@ -612,9 +560,9 @@ class ElasticProgram:
 
     def _with_witness(self, witness: LevelPlan, end: Termination, why: str) -> ElasticProgram:
         """The same, in which jobs run as in a plan or are declined."""
-        alone = replace(self, rule=lambda *_: witness, unsearched=(end, why))
-        # What needs no rule is the same, and takes its time.
-        vars(alone)["jobs"] = self.jobs
+        alone = replace(self, unsearched=(end, why))
+        # The jobs are the same, and take their time.
+        vars(alone).update(jobs=self.jobs, witness=witness)
         return alone
 
     def of_schedule(self, schedule: Schedule) -> LinearPlan:
@@ -697,9 +645,8 @@ class ElasticProgram:
         timer.check()
         G = self._free.ravel()[used]
         lp.constrain(by_x @ x + by_z @ z <= G, name="capacity")
-        consumable = np.flatnonzero(~C.resources.renewable)
-        if len(consumable):
-            whole = C.usage.tocsr()[consumable][:, self.c].tocsc()
+        if len(self.consumable):
+            whole = C.usage.tocsr()[self.consumable][:, self.c].tocsc()
             rest = self.d / C.sure_duration[self.c]
             part = whole[:, of] @ sp.diags_array(rest[of] * (self.end - self.begin) / self.d[of])
             level = self._levels_of([run.pieces[0] for run in self.planned.values()])
@@ -798,9 +745,6 @@ class ElasticProgram:
         """The levels of some pieces, as indices of ``c``."""
         return np.searchsorted(self.c, np.array([piece.level.column for piece in pieces], np.int64))
 
-    def _slack(self, moment: FloatArray | float) -> FloatArray:
-        return slack_of(self.now, moment)
-
     @cached_property
     def _free(self) -> FloatArray:
         """G_rs, shape (R, steps)."""
@@ -839,11 +783,6 @@ class ElasticProgram:
         """The first step of stretches of time, and how many they have."""
         first = np.searchsorted(self.steps, begin + self._slack(begin), "right") - 1
         return first, np.searchsorted(self.steps, end - self._slack(end)) - first
-
-    @cached_property
-    def uses(self) -> sp.csc_matrix:
-        """u_rc, shape (R, c)."""
-        return sp.csc_matrix(self.C.usage.tocsr()[self.C.resources.renewable][:, self.c])
 
     @cached_property
     def _progress(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
@@ -985,7 +924,7 @@ class ElasticProgram:
 
     def _known(self) -> FloatArray | None:
         """The point of the plan by rule; None if it leaves out a job that must meet its deadline."""
-        if not np.isin(self.must, self.z).all():
+        if not np.isin(np.flatnonzero(self.must), self.z).all():
             return None
         return self.complete(self.witness.schedule(self.C))
 
@@ -1018,9 +957,7 @@ class ElasticProgram:
 
     def _after_heads(self, schedule: Schedule) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
         """(job, level, start and end in seconds from now) of what follows exempt times."""
-        job, c = schedule.job, np.searchsorted(self.c, schedule.column)
-        if len(job) and (self.c[np.minimum(c, len(self.c) - 1)] != schedule.column).any():
-            raise ValueError("a job runs in a configuration without a deadline")
+        job, c = schedule.job, self._columns_of(schedule)
         start, end = schedule.start - self.now, schedule.end - self.now
         left = np.ones(len(job), bool)
         for row, head in self._heads.items():
@@ -1169,29 +1106,16 @@ class ElasticProgram:
         begin = np.maximum(self.edges[t], self.release[runs.j])
         outside = ~inside | (np.abs(start - begin) > slack)
         self._refuse(runs.j[outside], lambda _: "does not run in whole intervals")
-        return ranges(self.first_x[c] + t - self.first[c], last - t + 1)
+        return ranges(self._variable(c, t), last - t + 1)
 
     # --- words ------------------------------------------------------------------------------------
 
     def _refuse_impossible(self) -> None:
-        """Refuse jobs that must meet a deadline and cannot, alone on the cluster."""
-        C = self.C
-        refuse_endless(C, self.must)
-        unplanned = set(np.setdiff1d(self.must, self.z).tolist())
-        able = {
-            j
-            for job in self.jobs
-            if (j := int(C.of_job[job.job])) in unplanned and self.profile.cheapest(job)
-        }
-        stuck = sorted(unplanned - able)
-        needs = needs_of(C, np.array(stuck, np.int64), alone=True)
-        conflicts = [
-            Conflict("work", j, f"{C.job_name(j)} {words}")
-            for j, words in zip(stuck, needs, strict=True)
-        ]
-        conflicts += [] if self.admission else without_column(C)
-        if conflicts:
-            raise Infeasible(conflicts)
+        stuck = self.must & ~mask_of(self.z, len(self.C))
+        for job in self.jobs:
+            j = self.C.of_job[job.job]
+            stuck[j] = stuck[j] and not self.profile.cheapest(job)
+        self._refuse_stuck(np.flatnonzero(stuck))
 
     @property
     def _assumption(self) -> Assumption | None:
@@ -1206,38 +1130,20 @@ class ElasticProgram:
 
     def _fluid(self) -> LinearPlan:
         """The program in which jobs may change at any moment, without cost: it bounds all plans."""
-        return FluidProgram(self.C, self.supply, self.optional, timer=self.timer).plan()
-
-    def _of_job(self, j: int) -> str:
-        return f"{self.C.job_name(j)} {self._needs[j]}"
-
-    @cached_property
-    def _needs(self) -> list[str]:
-        """What each job needs."""
-        return needs_of(self.C, np.arange(len(self.C)))
-
-    def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
-        """Jobs with a deadline that are not planned, and what they need."""
-        C = self.C
-        out = np.setdiff1d(C.first[self.asked], schedule.job)
-        needs = needs_of(C, C.of_job[out])
-        return tuple((job, f"it {one}") for job, one in zip(out.tolist(), needs, strict=True))
+        return FluidProgram(self.C, self.supply, self.optional, True, timer=self.timer).plan()
 
     def _describe(self, block: str, number: int) -> str:
-        C = self.C
         if block == "capacity":
             row, step = divmod(int(self._held[2][number]), len(self.steps))
-            resource = int(np.flatnonzero(C.resources.renewable)[row])
-            there = amount_of(C, resource, float(self._free[row, step]))
             ends = np.append(self.steps[1:], self.horizon)
-            start, end = self.now + self.steps[step], self.now + ends[step]
-            return f"the time from {start:g} s to {end:g} s has {there}"
+            return self._capacity(
+                row, float(self._free[row, step]), float(self.steps[step]), float(ends[step])
+            )
         if block == "budget":
-            resource = int(np.flatnonzero(~C.resources.renewable)[number])
-            return f"there is {amount_of(C, resource, float(C.capacity[resource]))} in all"
+            return self._budget(number)
         if block in ("deadline", "work", "take"):
             j = self.deadlines[0] if block == "deadline" else np.unique(self.deadlines[0])
-            return self._of_job(int(j[number]))
+            return self._of_class(int(j[number]))
         return f"jobs run in one way at a time, and restart when they change it ({block} {number})"
 
 

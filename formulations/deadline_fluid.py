@@ -12,18 +12,16 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from formulations.deadline_program import DONE, DeadlineProgram
 from formulations.horizon import (
     ROUNDING,
     Calendar,
     Supply,
-    amount_of,
-    asked_classes,
     candidates_of_plan,
     column_deadlines,
     column_values,
+    columns_with_deadline,
     each_deadline,
-    needs_of,
-    slack_of,
     without_column,
 )
 from formulations.level_planner import (
@@ -36,14 +34,13 @@ from formulations.level_planner import (
     schedule_of,
     stretches_of,
 )
-from formulations.reference_rates import refuse_endless
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, pointers, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Candidates, Classes, JobRows
-from optsched.formulation import Formulation, FormulationOptions, Infeasible
+from optsched.formulation import Formulation, FormulationOptions
 from optsched.instance.durations import UNLIMITED, Timer
 from optsched.program import LinearProgram
-from optsched.solution import Conflict, Schedule
+from optsched.solution import Schedule
 from optsched.solution.plan import LinearPlan, Relaxation, Sifting, Slices
 
 MOST_COLUMNS = 1_000_000
@@ -60,8 +57,6 @@ MOST_BOUNDING = 20_000
 """The same where only a bound is asked for, in a fraction of a second."""
 NOTHING = 1e-10
 """Part of an interval below which a time is rounding of a solver."""
-DONE = 1e-6
-"""Part of its work that may be missing where a job counts as done: the tolerance of certificates."""
 
 
 class DeadlineFluid(Formulation):
@@ -168,33 +163,21 @@ class DeadlineFluid(Formulation):
 
 
 @dataclass(frozen=True)
-class FluidProgram:
+class FluidProgram(DeadlineProgram):
     """Columns, intervals and variables of one program, in the symbols of `DeadlineFluid`.
 
     Attributes
     ----------
-    optional : BoolArray, shape (K,)
-        Classes whose jobs with a deadline may be declined.
-    leaves_out : bool
-        Whether jobs that can run nowhere do not make the instance infeasible.
     timer : Timer
         When the answer is due: schedules of points and the plan by rule are given up then.
     merges_above : int or None
         Columns y above which intervals are merged. None: as many as can be solved.
     """
 
-    C: Classes
-    supply: Supply
-    optional: BoolArray
-    leaves_out: bool = True
     early: float = 0.0
     has_schedule: bool = True
     timer: Timer = UNLIMITED
     merges_above: int | None = None
-
-    @cached_property
-    def now(self) -> float:
-        return float(self.C.instance.now)
 
     @property
     def most(self) -> int:
@@ -215,9 +198,7 @@ class FluidProgram:
     @cached_property
     def c(self) -> IntArray:
         """Class columns without a partner that end and have a deadline."""
-        C = self.C
-        usable = C.alone & np.isfinite(C.duration) & np.isfinite(column_deadlines(C))
-        return np.flatnonzero(usable).astype(np.int64)
+        return columns_with_deadline(self.C)
 
     @cached_property
     def k(self) -> IntArray:
@@ -228,11 +209,6 @@ class FluidProgram:
     def d(self) -> FloatArray:
         """Duration of all work in each, s, (c,)."""
         return self.C.sure_duration[self.c]
-
-    @cached_property
-    def due(self) -> FloatArray:
-        """Seconds from now to the deadline of each, (c,)."""
-        return column_deadlines(self.C)[self.c] - self.now
 
     @cached_property
     def value(self) -> FloatArray:
@@ -285,24 +261,9 @@ class FluidProgram:
         return np.diff(self.edges)
 
     @cached_property
-    def renewable(self) -> IntArray:
-        """Resources with rows ``capacity``, shape (R,)."""
-        return np.flatnonzero(self.C.resources.renewable)
-
-    @cached_property
     def G(self) -> FloatArray:
         """Capacity of these in each interval, shape (R, intervals)."""
         return self.supply.at(self.edges[:-1])[self.renewable]
-
-    @cached_property
-    def uses(self) -> sp.csc_matrix:
-        """What each column holds of these, shape (R, c)."""
-        return sp.csc_matrix(self.C.usage.tocsr()[self.renewable][:, self.c])
-
-    @cached_property
-    def consumable(self) -> IntArray:
-        """Resources with rows ``budget``, shape (B,)."""
-        return np.flatnonzero(~self.C.resources.renewable)
 
     @cached_property
     def consumes(self) -> FloatArray:
@@ -331,21 +292,6 @@ class FluidProgram:
         return np.where(self.due > self.release[self.k], last - self.first, 0)
 
     @cached_property
-    def first_y(self) -> IntArray:
-        """Number of the first y of each column, (c + 1,)."""
-        return pointers(self.size)
-
-    @cached_property
-    def of(self) -> IntArray:
-        """Column of each y, an index of ``c``."""
-        return owners(self.size)
-
-    @cached_property
-    def t(self) -> IntArray:
-        """Interval of each y."""
-        return ranges(self.first, self.size)
-
-    @cached_property
     def fits(self) -> BoolArray:
         """Whether the empty cluster has room for one job, for each y."""
         uses, where, column = self._entries
@@ -369,16 +315,6 @@ class FluidProgram:
     def planned(self) -> IntArray:
         """Classes with such columns."""
         return np.unique(self.k)
-
-    @cached_property
-    def asked(self) -> BoolArray:
-        """Classes with a deadline, (K,)."""
-        return asked_classes(self.C)
-
-    @cached_property
-    def must(self) -> BoolArray:
-        """Classes whose jobs must be done, (K,)."""
-        return self.asked & ~self.optional
 
     @cached_property
     def chooses(self) -> BoolArray:
@@ -743,45 +679,43 @@ class FluidProgram:
         """The point (y, a) of a schedule; raises ValueError where it cannot be carried out, and
         where a job is not done by its deadline.
         """
-        column = np.searchsorted(self.c, schedule.column)
-        if len(schedule) and (self.c[np.minimum(column, len(self.c) - 1)] != schedule.column).any():
-            raise ValueError("a job runs in a configuration without a deadline")
+        column = self._columns_of(schedule)
         start, end = schedule.start - self.now, schedule.end - self.now
         self._check_times(schedule.job, start, end)
         self._check_room(column, start, end)
 
-        first = np.searchsorted(self.edges, start + slack_of(self.now, start), "right") - 1
-        count = np.searchsorted(self.edges, end - slack_of(self.now, end), "left") - first
+        first = np.searchsorted(self.edges, start + self._slack(start), "right") - 1
+        count = np.searchsorted(self.edges, end - self._slack(end), "left") - first
         stretch, t = owners(count), ranges(first, count)
         c, job = column[stretch], schedule.job[stretch]
-        outside = start < self.release[self.k[column]] - slack_of(self.now, start)
-        outside |= end > self.due[column] + slack_of(self.now, end)
+        outside = start < self.release[self.k[column]] - self._slack(start)
+        outside |= end > self.due[column] + self._slack(end)
         if outside.any():
             name = self.C.instance.jobs_table.names[int(schedule.job[np.argmax(outside)])]
             raise ValueError(f"job {name} runs before it arrives or after its deadline")
         seconds = np.minimum(end[stretch], self.edges[t + 1]) - np.maximum(
             start[stretch], self.edges[t]
         )
-        number = self.first_y[c] + t - self.first[c]
+        number = self._variable(c, t)
         y = np.bincount(number, seconds, minlength=len(self.of)).astype(np.float64)
         # What the clock rounds off no job lacks.
-        seconds += slack_of(self.now, end[stretch])
+        seconds += self._slack(end[stretch])
         return np.concatenate([y, self._done_by(job, number, seconds)])
 
     def _check_times(self, job: IntArray, start: FloatArray, end: FloatArray) -> None:
         order = np.lexsort((start, job))
         start, end, job = start[order], end[order], job[order]
-        slack = slack_of(self.now, end)
+        slack = self._slack(end)
         twice = (np.diff(job) == 0) & (start[1:] < (end - slack)[:-1])
         if twice.any():
             name = self.C.instance.jobs_table.names[int(job[np.argmax(twice)])]
             raise ValueError(f"job {name} runs twice at a time")
-        if (start < -slack_of(self.now, 0.0)).any() or (end > self.edges[-1] + slack).any():
+        if (start < -self._slack(0.0)).any() or (end > self.edges[-1] + slack).any():
             raise ValueError("a job runs before now, or after all deadlines")
 
     def _check_room(self, column: IntArray, start: FloatArray, end: FloatArray) -> None:
         """No more runs at any moment than there is room for."""
-        begin, stop = start + slack_of(self.now, start), end - slack_of(self.now, end)
+        begin, stop = start + self._slack(start), end - self._slack(end)
         moments = np.unique(np.concatenate([self.edges[:-1], begin, stop]))
         interval = np.clip(
             np.searchsorted(self.edges, moments, "right") - 1, 0, len(self.length) - 1
@@ -822,47 +756,17 @@ class FluidProgram:
     # --- words ------------------------------------------------------------------------------------
 
     def _refuse_impossible(self) -> None:
-        """Refuse jobs that must be done and cannot be, alone on the cluster."""
-        C = self.C
-        able = mask_of(self.deadlines[0][self._work_alone >= 1.0 - ROUNDING], len(C))
-        refuse_endless(C, np.flatnonzero(self.must))
-        stuck = np.flatnonzero(self.must & ~able).tolist()
-        needs = needs_of(C, np.array(stuck, np.int64), alone=True)
-        conflicts = [
-            Conflict("work", k, f"{C.job_name(k)} {words}")
-            for k, words in zip(stuck, needs, strict=True)
-        ]
-        conflicts += [] if self.leaves_out else without_column(C)
-        if conflicts:
-            raise Infeasible(conflicts)
-
-    def _of_class(self, k: int) -> str:
-        return f"{self.C.job_name(k)} {self._needs[k]}"
-
-    @cached_property
-    def _needs(self) -> list[str]:
-        """What a job of each class needs."""
-        return needs_of(self.C, np.arange(len(self.C)))
-
-    def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
-        """Jobs with a deadline that are not planned, and what they need."""
-        of_job = self.C.of_job
-        out = np.setdiff1d(np.flatnonzero(np.append(self.asked, False)[of_job]), schedule.job)
-        needs = needs_of(self.C, of_job[out])
-        return tuple((job, f"it {one}") for job, one in zip(out.tolist(), needs, strict=True))
+        able = mask_of(self.deadlines[0][self._work_alone >= 1.0 - ROUNDING], len(self.C))
+        self._refuse_stuck(np.flatnonzero(self.must & ~able))
 
     def _describe(self, block: str, number: int) -> str:
-        C = self.C
         if block == "capacity":
             row, t = divmod(int(self._held[1][number]), len(self.length))
-            there = amount_of(C, int(self.renewable[row]), float(self.G[row, t]))
-            start, end = (self.now + self.edges[t : t + 2]).tolist()
-            return f"the time from {start:g} s to {end:g} s has {there}"
+            return self._capacity(row, float(self.G[row, t]), *self.edges[t : t + 2].tolist())
         if block == "budget":
-            resource = int(self.consumable[number])
-            return f"there is {amount_of(C, resource, float(C.capacity[resource]))} in all"
+            return self._budget(number)
         if block == "take":
             return self._of_class(int(self._choosing[number]))
         if block == "work":
             return self._of_class(int(self.deadlines[0][number]))
-        return f"{C.job_name(int(self._time[0][number]))} cannot run twice at a time"
+        return f"{self.C.job_name(int(self._time[0][number]))} cannot run twice at a time"

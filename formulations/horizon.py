@@ -244,6 +244,12 @@ def asked_classes(C: Classes) -> BoolArray:
     return np.asarray(of_columns | np.isfinite(C.deadline))
 
 
+def columns_with_deadline(C: Classes) -> IntArray:
+    """Class columns without a partner that end, and have a deadline."""
+    usable = C.alone & np.isfinite(C.duration) & np.isfinite(column_deadlines(C))
+    return np.flatnonzero(usable).astype(np.int64)
+
+
 def column_deadlines(C: Classes) -> FloatArray:
     """Deadline of each class column on the clock: the attribute of its option, else the job's."""
     own = _stated(C.candidates)[C.kind_column]

@@ -22,6 +22,7 @@ from formulations.horizon import (
     candidates_of_plan,
     column_deadlines,
     column_values,
+    columns_with_deadline,
     many,
     past_deadline,
     without_column,
@@ -189,11 +190,7 @@ class LeaseProgram:
     @cached_property
     def o(self) -> IntArray:
         """Columns that are options: of classes with a deadline, alone."""
-        C = self.C
-        deadline = self._deadlines
-        return np.flatnonzero(C.alone & np.isfinite(C.duration) & np.isfinite(deadline)).astype(
-            np.int64
-        )
+        return columns_with_deadline(self.C)
 
     @cached_property
     def _deadlines(self) -> FloatArray:

@@ -1,0 +1,170 @@
+"""What the programs of `deadline_elastic` and `deadline_fluid` have in common: columns in intervals, and words."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from formulations.horizon import (
+    Supply,
+    amount_of,
+    asked_classes,
+    column_deadlines,
+    needs_of,
+    slack_of,
+    without_column,
+)
+from formulations.reference_rates import refuse_endless
+from optsched.arrays import BoolArray, FloatArray, IntArray, owners, pointers, ranges
+from optsched.candidates import Classes
+from optsched.formulation import Infeasible
+from optsched.solution import Conflict, Schedule
+
+DONE = 1e-6
+"""Part of its work that may be missing where a job counts as done: the tolerance of certificates."""
+
+
+@dataclass(frozen=True)
+class DeadlineProgram(ABC):
+    """Columns, intervals and words of one program. Times are seconds from now.
+
+    Attributes
+    ----------
+    optional : BoolArray, shape (K,)
+        Classes whose jobs with a deadline may be declined.
+    leaves_out : bool
+        Whether jobs that can run nowhere do not make the instance infeasible.
+    """
+
+    C: Classes
+    supply: Supply
+    optional: BoolArray
+    leaves_out: bool
+
+    @property
+    @abstractmethod
+    def c(self) -> IntArray:
+        """Class columns in which jobs run."""
+
+    @property
+    @abstractmethod
+    def edges(self) -> FloatArray:
+        """Ends of intervals, shape (intervals + 1,)."""
+
+    @property
+    @abstractmethod
+    def first(self) -> IntArray:
+        """First interval of each column, (c,)."""
+
+    @property
+    @abstractmethod
+    def size(self) -> IntArray:
+        """Number of intervals of each column, (c,)."""
+
+    @abstractmethod
+    def _describe(self, block: str, number: int) -> str: ...
+
+    @cached_property
+    def now(self) -> float:
+        return float(self.C.instance.now)
+
+    @cached_property
+    def asked(self) -> BoolArray:
+        """Classes with a deadline, (K,)."""
+        return asked_classes(self.C)
+
+    @cached_property
+    def must(self) -> BoolArray:
+        """Classes whose jobs must meet their deadlines, (K,)."""
+        return self.asked & ~self.optional
+
+    @cached_property
+    def due(self) -> FloatArray:
+        """Deadline of each column, (c,)."""
+        return column_deadlines(self.C)[self.c] - self.now
+
+    @cached_property
+    def renewable(self) -> IntArray:
+        """Resources with rows ``capacity``, shape (R,)."""
+        return np.flatnonzero(self.C.resources.renewable)
+
+    @cached_property
+    def consumable(self) -> IntArray:
+        """Resources with rows ``budget``, shape (B,)."""
+        return np.flatnonzero(~self.C.resources.renewable)
+
+    @cached_property
+    def uses(self) -> sp.csc_matrix:
+        """u_rc, shape (R, c)."""
+        return sp.csc_matrix(self.C.usage.tocsr()[self.renewable][:, self.c])
+
+    @cached_property
+    def of(self) -> IntArray:
+        """Column of each variable of a column in an interval, an index of ``c``."""
+        return owners(self.size)
+
+    @cached_property
+    def t(self) -> IntArray:
+        """Interval of each of these."""
+        return ranges(self.first, self.size)
+
+    def _variable(self, c: IntArray, t: IntArray) -> IntArray:
+        """The variable of each column in an interval."""
+        return pointers(self.size)[c] + t - self.first[c]
+
+    def _slack(self, moment: FloatArray | float) -> FloatArray:
+        return slack_of(self.now, moment)
+
+    def _columns_of(self, schedule: Schedule) -> IntArray:
+        """The column of each stretch of a schedule, an index of ``c``; raises ValueError without."""
+        c = np.searchsorted(self.c, schedule.column)
+        if len(schedule) and (self.c[np.minimum(c, len(self.c) - 1)] != schedule.column).any():
+            raise ValueError("a job runs in a configuration without a deadline")
+        return c
+
+    # --- words ------------------------------------------------------------------------------------
+
+    def _refuse_stuck(self, stuck: IntArray) -> None:
+        """Refuse jobs that never end, and these classes, whose jobs must meet a deadline and cannot
+        even alone on the cluster.
+        """
+        C = self.C
+        refuse_endless(C, np.flatnonzero(self.must))
+        conflicts = [
+            Conflict("work", k, f"{C.job_name(k)} {needs}")
+            for k, needs in zip(stuck.tolist(), needs_of(C, stuck, alone=True), strict=True)
+        ]
+        conflicts += [] if self.leaves_out else without_column(C)
+        if conflicts:
+            raise Infeasible(conflicts)
+
+    def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
+        """Jobs with a deadline that are not planned, and what they need."""
+        of_job = self.C.of_job
+        declined = np.setdiff1d(np.flatnonzero(np.append(self.asked, False)[of_job]), schedule.job)
+        needs = needs_of(self.C, of_job[declined])
+        return tuple(
+            (job, f"it {words}") for job, words in zip(declined.tolist(), needs, strict=True)
+        )
+
+    @cached_property
+    def _needs(self) -> list[str]:
+        """What a job of each class needs."""
+        return needs_of(self.C, np.arange(len(self.C)))
+
+    def _of_class(self, k: int) -> str:
+        return f"{self.C.job_name(k)} {self._needs[k]}"
+
+    def _capacity(self, row: int, amount: float, start: float, end: float) -> str:
+        """What a row ``capacity`` says."""
+        there = amount_of(self.C, int(self.renewable[row]), amount)
+        return f"the time from {self.now + start:g} s to {self.now + end:g} s has {there}"
+
+    def _budget(self, row: int) -> str:
+        """What a row ``budget`` says."""
+        resource = int(self.consumable[row])
+        return f"there is {amount_of(self.C, resource, float(self.C.capacity[resource]))} in all"
