@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse as sp
 
-from formulations.constraints.holdings import part_of
-from formulations.constraints.names import Amount, tenant_row
+from formulations.constraints.holdings import part_of, sum_row
+from formulations.constraints.names import Amount, of_tenant, tenant_row
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
 from optsched.errors import InvalidArgument
 from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Cluster, Instance
-from optsched.program import SameWords, SideRows
+from optsched.program import SideRows
 
 
 class Budget(SideConstraint):
@@ -66,13 +65,12 @@ class Budget(SideConstraint):
         """Whether a job pays."""
         if self.options.tenant is None:
             return None
-        row = tenant_row(self.kind, self.options.tenant, instance)
-        return np.where(instance.jobs_table.tenant == row, 1, 0)
+        return of_tenant(self.kind, self.options.tenant, instance).astype(np.int64)
 
     def rows(self, C: Classes) -> SideRows | None:
         B, cluster = self.options.limit, C.instance.cluster
-        mine = self.labels(C.instance)
-        f = np.ones(C.columns) if mine is None else part_of(C, C.common(mine) == 1)
+        pays = self.labels(C.instance)
+        f = np.ones(C.columns) if pays is None else part_of(C, C.common(pays) == 1)
         prices = C.configurations.cost_per_hour(cluster)
         if not _priced(cluster):
             prices = C.configurations.gpus * C.configurations.share
@@ -87,10 +85,6 @@ class Budget(SideConstraint):
             raise InvalidArgument(path, "nothing", expected).of_jobs(
                 C.jobs_among(C.member[:, free].sum(axis=1) > 0)
             )
-        spending = sp.csr_matrix(np.where(f > 0, f * p, 0.0)[np.newaxis, :])
-        spending.eliminate_zeros()
-        if spending.nnz == 0:
-            return None
         who = (
             "all jobs"
             if self.options.tenant is None
@@ -99,8 +93,8 @@ class Budget(SideConstraint):
         spend = (
             f"spend at most {B:g} USD per hour" if _priced(cluster) else f"use at most {B:g} GPUs"
         )
-        words = f"{who} together {spend} (budget)"
-        return SideRows("budget", spending, np.array([-np.inf]), np.array([B]), SameWords(words))
+        spending = np.where(f > 0, f * p, 0.0)
+        return sum_row(self.kind, spending, f"{who} together {spend} (budget)", most=B)
 
 
 def _priced(cluster: Cluster) -> bool:

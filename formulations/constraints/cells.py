@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from pydantic import Field, model_validator
 
 from formulations.constraints.holdings import part_of
-from formulations.constraints.names import Names, pool_rows, tenant_row
+from formulations.constraints.names import Names, of_tenant, pool_rows, tenant_row
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
 from optsched.formulation import ConstraintOptions, SideConstraint
@@ -86,29 +86,26 @@ class Cells(SideConstraint):
 
     def labels(self, instance: Instance) -> IntArray | None:
         """Whether a job is the tenant's."""
-        row = tenant_row(self.kind, self.options.tenant, instance)
-        return np.where(instance.jobs_table.tenant == row, 1, 0)
+        return of_tenant(self.kind, self.options.tenant, instance).astype(np.int64)
 
     def rows(self, C: Classes) -> SideRows | None:
         sizes = self.sizes
         owned = np.array([self.options.owns[str(size)] for size in sizes.tolist()], np.float64)
-        row = tenant_row(self.kind, self.options.tenant, C.instance)
-        mine = part_of(C, C.common(np.asarray(C.instance.jobs_table.tenant == row)))
+        part = part_of(C, C.common(of_tenant(self.kind, self.options.tenant, C.instance)))
         pools = pool_rows(self.kind, self.options.pools, C.instance)
-        there = (mine > 0) & np.isin(C.pool, pools) & (C.gpus > 0)
+        there = (part > 0) & np.isin(C.pool, pools) & (C.gpus > 0)
         span = np.maximum(C.configurations.nodes[C.configuration], 1)
         each = -(-C.gpus // span)
         level = np.searchsorted(sizes, each)
         # What is larger than every cell: a row that lets it run no time at all
         large = there & (level == len(sizes))
-        held = np.where(there & ~large, mine * span * sizes[np.minimum(level, len(sizes) - 1)], 0.0)
+        held = np.where(there & ~large, part * span * sizes[np.minimum(level, len(sizes) - 1)], 0.0)
         matrix = np.stack([np.where(level >= at, held, 0.0) for at in range(len(sizes))])
         least = (sizes * owned)[::-1].cumsum()[::-1]
         matrix, least = np.vstack([matrix, large.astype(np.float64)]), np.append(least, 0.0)
-        used = matrix.any(axis=1)
-        if not used.any():
+        some = np.flatnonzero(matrix.any(axis=1))
+        if not len(some):
             return None
-        some = np.flatnonzero(used)
         return SideRows(
             self.kind,
             sp.csr_matrix(matrix[some]),

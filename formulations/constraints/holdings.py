@@ -1,13 +1,15 @@
-"""GPUs that columns hold, and whose they are."""
+"""GPUs that columns hold, whose they are, and rows on sums of what columns have."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
+from optsched.program import SameWords, SideRows
 
 
 def gpus_held(C: Classes) -> FloatArray:
@@ -32,6 +34,17 @@ def usable_gpus(C: Classes, pools: IntArray) -> FloatArray:
     row = C.resources.pool
     of_pool[row[row >= 0]] = C.capacity[row >= 0]
     return of_pool[pools]
+
+
+def sum_row(
+    kind: str, amounts: FloatArray, words: str, least: float = -np.inf, most: float = np.inf
+) -> SideRows | None:
+    """One row on the sum of what the columns have, shape (N,); None where no column has anything."""
+    row = sp.csr_matrix(amounts[np.newaxis, :])
+    row.eliminate_zeros()
+    if row.nnz == 0:
+        return None
+    return SideRows(kind, row, np.array([least]), np.array([most]), SameWords(words))
 
 
 def first_names(names: Sequence[str]) -> str:

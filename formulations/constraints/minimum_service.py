@@ -9,19 +9,18 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field, model_validator
 
-from formulations.constraints.selection import JobSelection, selected
+from formulations.constraints.selection import JobSelection, OfJobs
 from formulations.isolated import Isolated
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Absence, Classes
-from optsched.formulation import Infeasible, SideConstraint
-from optsched.instance import Instance
+from optsched.formulation import Infeasible
 from optsched.instance.documents import refused
 from optsched.instance.reading import show
 from optsched.program import SideRows
 from optsched.solution import Conflict
 
 
-class MinimumService(SideConstraint):
+class MinimumService(OfJobs):
     """Every job runs at least a fraction of the time, or at a fraction of its isolated throughput.
 
     With a the fraction, for every class k of the jobs:
@@ -46,7 +45,6 @@ class MinimumService(SideConstraint):
     """
 
     kind = "minimum-service"
-    also_reads = frozenset({"tenant"})
     declinable = True
 
     class Options(JobSelection):
@@ -63,22 +61,11 @@ class MinimumService(SideConstraint):
 
     options: Options
 
-    def check(self, instance: Instance) -> None:
-        """The jobs must exist."""
-        selected(self.kind, self.options, instance)
-
-    def labels(self, instance: Instance) -> IntArray | None:
-        """Whether a job is meant."""
-        if self.options.everybody:
-            return None
-        return selected(self.kind, self.options, instance).astype(np.int64)
-
     def rows(self, C: Classes) -> SideRows | None:
         impossible = [conflict for _, conflict in self.impossible(C)]
         if impossible:
             raise Infeasible(impossible)
-        meant = selected(self.kind, self.options, C.instance)
-        k, a = np.flatnonzero(C.common(meant)), self.options.fraction
+        k, a = np.flatnonzero(C.common(self.selected(C.instance))), self.options.fraction
         k = k[~self.declines(C.first[k])]
         if len(k) == 0:
             return None
@@ -100,8 +87,8 @@ class MinimumService(SideConstraint):
         """Jobs that are named but can run nowhere."""
         if self.options.jobs is None:
             return []
-        meant = selected(self.kind, self.options, C.instance)
-        jobs = np.flatnonzero(meant & (C.candidates.absence == Absence.NO_COLUMN))
+        lost = self.selected(C.instance) & (C.candidates.absence == Absence.NO_COLUMN)
+        jobs = np.flatnonzero(lost)
         names, kinds = C.instance.jobs_table.names, C.candidates.kinds
         return [
             (

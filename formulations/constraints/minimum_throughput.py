@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numpy as np
-import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.constraints.selection import JobSelection, selected
-from optsched.arrays import IntArray
+from formulations.constraints.holdings import sum_row
+from formulations.constraints.selection import JobSelection, OfJobs
 from optsched.candidates import Classes
-from optsched.formulation import Infeasible, SideConstraint
-from optsched.instance import Instance
-from optsched.program import SameWords, SideRows
+from optsched.formulation import Infeasible
+from optsched.program import SideRows
 from optsched.solution import Conflict
 
 
-class MinimumThroughput(SideConstraint):
+class MinimumThroughput(OfJobs):
     """Some jobs together make at least so many steps per second: the demand of a service.
 
     The jobs are replicas of the service, of which as many run as are needed. With K the classes of
@@ -40,7 +37,6 @@ class MinimumThroughput(SideConstraint):
     """
 
     kind = "minimum-throughput"
-    also_reads = frozenset({"tenant"})
     of_sums = True
 
     class Options(JobSelection):
@@ -50,27 +46,15 @@ class MinimumThroughput(SideConstraint):
 
     options: Options
 
-    def check(self, instance: Instance) -> None:
-        """The jobs must exist."""
-        selected(self.kind, self.options, instance)
-
-    def labels(self, instance: Instance) -> IntArray | None:
-        """Whether a job is meant."""
-        if self.options.everybody:
-            return None
-        return selected(self.kind, self.options, instance).astype(np.int64)
-
     def rows(self, C: Classes) -> SideRows:
-        meant = C.common(selected(self.kind, self.options, C.instance))
-        total = sp.csr_matrix(meant.astype(np.float64)[np.newaxis, :] @ C.throughput)
-        total.eliminate_zeros()
+        selected = C.common(self.selected(C.instance))
         words = (
             f"{self._who()} must make {self.options.rate:g} steps/s together (minimum-throughput)"
         )
-        if total.nnz == 0:
+        row = sum_row(self.kind, C.throughput.T @ (selected * 1.0), words, least=self.options.rate)
+        if row is None:
             raise Infeasible([Conflict(self.kind, 0, f"{words}, but none of them can run")])
-        lower = np.array([self.options.rate])
-        return SideRows(self.kind, total, lower, np.array([np.inf]), SameWords(words))
+        return row
 
     def _who(self) -> str:
         chosen = self.options

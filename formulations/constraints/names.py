@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from optsched.arrays import IntArray
+from optsched.arrays import BoolArray, IntArray
 from optsched.errors import InvalidArgument, InvalidInput, did_you_mean
 from optsched.instance import Instance
 from optsched.instance.reading import listed, show
@@ -42,6 +42,11 @@ def tenant_row(kind: str, name: str, instance: Instance) -> int:
     if name not in known:
         _refuse_unknown(kind, "tenant", name, "tenants", known)
     return known.index(name)
+
+
+def of_tenant(kind: str, name: str, instance: Instance) -> BoolArray:
+    """Mask of a tenant's jobs, shape (jobs,); raises `UsageError`."""
+    return np.asarray(instance.jobs_table.tenant == tenant_row(kind, name, instance))
 
 
 def workload_row(kind: str, name: str, instance: Instance) -> int:

@@ -12,11 +12,10 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from formulations.constraints.holdings import first_names
 from formulations.constraints.names import Names, pool_rows
-from formulations.constraints.selection import JobSelection, selected
+from formulations.constraints.selection import JobSelection, OfJobs
 from optsched.arrays import BoolArray, IntArray
 from optsched.candidates import Classes
 from optsched.errors import InvalidArgument
-from optsched.formulation import SideConstraint
 from optsched.instance import Instance
 from optsched.instance.documents import refused
 from optsched.instance.reading import listed, show
@@ -44,33 +43,26 @@ class JobWays(JobSelection):
         return self
 
 
-class _OfWays(SideConstraint):
+class _OfWays(OfJobs):
     """What pinned and forbidden have in common."""
 
-    also_reads = frozenset({"tenant"})
     options: JobWays
 
     def check(self, instance: Instance) -> None:
         """Jobs and pools must exist."""
-        selected(self.kind, self.options, instance)
+        super().check(instance)
         pool_rows(self.kind, self.options.pools, instance)
         names = [level.name for level in instance.cluster.levels]
         if self.options.level is not None and self.options.level not in names:
             expected = f"a level of the topology: {listed(names)}" if names else "no level"
             raise InvalidArgument(f"{self.kind}.level", show(self.options.level), expected)
 
-    def labels(self, instance: Instance) -> IntArray | None:
-        """Whether a job is meant."""
-        if self.options.everybody:
-            return None
-        return selected(self.kind, self.options, instance).astype(np.int64)
-
     def rows(self, C: Classes) -> SideRows | None:
-        mine = C.common(selected(self.kind, self.options, C.instance))
+        selected = C.common(self.selected(C.instance))
         # A pair is barred by either of its jobs.
-        barred = sp.csr_matrix(C.member > 0, dtype=np.float64)
+        members = sp.csr_matrix(C.member > 0, dtype=np.float64)
         barred = sp.csr_matrix(
-            sp.diags_array(mine.astype(np.float64)) @ barred @ sp.diags_array(self._barred(C) * 1.0)
+            sp.diags_array(selected * 1.0) @ members @ sp.diags_array(self._barred(C) * 1.0)
         )
         barred.eliminate_zeros()
         k = np.flatnonzero(np.diff(barred.indptr))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse as sp
 
-from formulations.constraints.holdings import first_names, gpus_held, usable_gpus
+from formulations.constraints.holdings import first_names, gpus_held, sum_row, usable_gpus
 from formulations.constraints.names import Amount, Names, pool_rows
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.errors import InvalidArgument
 from optsched.formulation import ConstraintOptions, Infeasible, SideConstraint
 from optsched.instance import Instance
-from optsched.program import SameWords, SideRows
+from optsched.program import SideRows
 from optsched.solution import Conflict
 
 IDLE = "watts_idle"
@@ -72,8 +71,7 @@ class Power(SideConstraint):
         v = self._watts(C, IDLE, j[W > 0]) if idle else np.zeros(len(C.instance.cluster.pools))
         g = np.where(counts, gpus_held(C), 0.0)
         at_rest = float(v[j] @ W)
-        draw = sp.csr_matrix(np.where(counts, g * (w - v)[C.pool], 0.0)[np.newaxis, :])
-        draw.eliminate_zeros()
+        draw = np.where(counts, g * (w - v)[C.pool], 0.0)
         names = (
             "all pools"
             if self.options.pools is None
@@ -83,15 +81,11 @@ class Power(SideConstraint):
         words = f"the GPUs of {names} draw at most {P:g} W{of_that} (power)"
         # Where busy GPUs draw less than idle ones, running jobs may still bring the sum below the
         # limit.
-        if at_rest > P and (draw.data >= 0).all():
+        if at_rest > P and (draw >= 0).all():
             raise Infeasible(
                 [Conflict("power", -1, f"{words}: more than allowed before any job runs")]
             )
-        if draw.nnz == 0:
-            return None
-        return SideRows(
-            "power", draw, np.array([-np.inf]), np.array([P - at_rest]), SameWords(words)
-        )
+        return sum_row(self.kind, draw, words, most=P - at_rest)
 
     def _watts(self, C: Classes, field: str, needed: IntArray) -> FloatArray:
         """W per GPU of each pool by field; 0 for pools that are not needed;

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse as sp
 from pydantic import model_validator
 
-from formulations.constraints.holdings import first_names, gpus_held, part_of, usable_gpus
-from formulations.constraints.names import Amount, Names, Share, pool_rows, tenant_row
+from formulations.constraints.holdings import first_names, gpus_held, part_of, sum_row, usable_gpus
+from formulations.constraints.names import Amount, Names, Share, of_tenant, pool_rows, tenant_row
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.formulation import ConstraintOptions, Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.instance.documents import refused
-from optsched.program import SameWords, SideRows
+from optsched.program import SideRows
 from optsched.solution import Conflict
 
 
@@ -46,17 +45,15 @@ class _OfTenant(SideConstraint):
 
     def labels(self, instance: Instance) -> IntArray | None:
         """Whether a job is the tenant's."""
-        row = tenant_row(self.kind, self.options.tenant, instance)
-        return np.where(instance.jobs_table.tenant == row, 1, 0)
+        return of_tenant(self.kind, self.options.tenant, instance).astype(np.int64)
 
-    def _mine(self, C: Classes) -> BoolArray:
-        row = tenant_row(self.kind, self.options.tenant, C.instance)
-        return C.common(np.asarray(C.instance.jobs_table.tenant == row))
+    def _of_tenant(self, C: Classes) -> BoolArray:
+        return C.common(of_tenant(self.kind, self.options.tenant, C.instance))
 
     def _held(self, C: Classes) -> FloatArray:
         """f_c g_c of each column on the pools that count, shape (N,)."""
         pools = pool_rows(self.kind, self.options.pools, C.instance)
-        return np.where(np.isin(C.pool, pools), part_of(C, self._mine(C)) * gpus_held(C), 0.0)
+        return np.where(np.isin(C.pool, pools), part_of(C, self._of_tenant(C)) * gpus_held(C), 0.0)
 
     def _amount(self, C: Classes) -> float:
         """G: the number of GPUs, or the share of those that are usable."""
@@ -66,7 +63,7 @@ class _OfTenant(SideConstraint):
         pools = pool_rows(self.kind, self.options.pools, C.instance)
         return self.options.share * float(usable_gpus(C, pools).sum())
 
-    def _words(self, C: Classes, bound: str, amount: float) -> str:
+    def _words(self, bound: str, amount: float) -> str:
         pools = "" if self.options.pools is None else f" of {first_names(self.options.pools)}"
         what = f"{amount:g} GPU" + ("s" if amount != 1 else "")
         share = (
@@ -105,12 +102,8 @@ class Quota(_OfTenant):
     options: Options
 
     def rows(self, C: Classes) -> SideRows | None:
-        held, G = sp.csr_matrix(self._held(C)[np.newaxis, :]), self._amount(C)
-        held.eliminate_zeros()
-        if held.nnz == 0:
-            return None
-        words = self._words(C, "at most", G)
-        return SideRows("quota", held, np.array([-np.inf]), np.array([G]), SameWords(words))
+        G = self._amount(C)
+        return sum_row(self.kind, self._held(C), self._words("at most", G), most=G)
 
 
 class MinimumShare(_OfTenant):
@@ -153,29 +146,20 @@ class MinimumShare(_OfTenant):
             G = min(G, self._demand(C, held, C.alone))
         elif (most := self._demand(C, held, np.ones(C.columns, bool))) * (1 + 1e-9) < G:
             can = f"in all they can hold {most:g}" if most > 0 else "none of them can hold any now"
-            raise Infeasible(
-                [Conflict(self.kind, -1, f"{self._words(C, 'at least', G)}, but {can}")]
-            )
+            raise Infeasible([Conflict(self.kind, -1, f"{self._words('at least', G)}, but {can}")])
         if G <= 0:
             return None
-        words = self._words(C, "at least", G)
-        matrix = sp.csr_matrix(held[np.newaxis, :])
-        matrix.eliminate_zeros()
-        return SideRows(
-            "minimum-share", matrix, np.array([G]), np.array([np.inf]), SameWords(words)
-        )
+        return sum_row(self.kind, held, self._words("at least", G), least=G)
 
     def _demand(self, C: Classes, held: FloatArray, among: BoolArray) -> float:
         """GPUs of the tenant's classes,
         each job in the column where it holds most; half of a shared one.
         """
         largest = np.zeros(len(C))
-        mine = self._mine(C)
+        of_tenant = self._of_tenant(C)
         for members, there in ((C.class_a, among), (C.class_b, among & ~C.alone)):
             column = np.flatnonzero(there)
-            column = column[mine[members[column]]]
-            both = np.where(
-                C.alone[column], False, mine[C.class_a[column]] & mine[C.class_b[column]]
-            )
+            column = column[of_tenant[members[column]]]
+            both = ~C.alone[column] & of_tenant[C.class_a[column]] & of_tenant[C.class_b[column]]
             np.maximum.at(largest, members[column], held[column] / np.where(both, 2.0, 1.0))
         return float(C.count @ largest)

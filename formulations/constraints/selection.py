@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.constraints.names import Names, job_rows, tenant_row, workload_row
-from optsched.arrays import BoolArray
-from optsched.formulation import ConstraintOptions
+from formulations.constraints.names import Names, job_rows, of_tenant, workload_row
+from optsched.arrays import BoolArray, IntArray
+from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Instance
 
 
@@ -19,23 +19,32 @@ class JobSelection(ConstraintOptions):
     tenant: str | None = None
     workload: str | None = None
 
-    @property
-    def everybody(self) -> bool:
-        """Whether no job is left out."""
-        return self.jobs is None and self.tenant is None and self.workload is None
 
+class OfJobs(SideConstraint):
+    """A constraint on selected jobs."""
 
-def selected(kind: str, chosen: JobSelection, instance: Instance) -> BoolArray:
-    """Mask of the jobs, shape (jobs,);
-    raises `UsageError` for a name that the instance does not have.
-    """
-    table = instance.jobs_table
-    mask = np.ones(len(table), bool)
-    if chosen.jobs is not None:
-        mask[:] = False
-        mask[job_rows(kind, chosen.jobs, instance)] = True
-    if chosen.tenant is not None:
-        mask &= table.tenant == tenant_row(kind, chosen.tenant, instance)
-    if chosen.workload is not None:
-        mask &= table.workload == workload_row(kind, chosen.workload, instance)
-    return mask
+    also_reads = frozenset({"tenant"})
+    options: JobSelection
+
+    def check(self, instance: Instance) -> None:
+        """The jobs must exist."""
+        self.selected(instance)
+
+    def labels(self, instance: Instance) -> IntArray:
+        """Whether a job is selected."""
+        return self.selected(instance).astype(np.int64)
+
+    def selected(self, instance: Instance) -> BoolArray:
+        """Mask of the jobs, shape (jobs,);
+        raises `UsageError` for a name that the instance does not have.
+        """
+        table, options = instance.jobs_table, self.options
+        mask = np.ones(len(table), bool)
+        if options.jobs is not None:
+            mask[:] = False
+            mask[job_rows(self.kind, options.jobs, instance)] = True
+        if options.tenant is not None:
+            mask &= of_tenant(self.kind, options.tenant, instance)
+        if options.workload is not None:
+            mask &= table.workload == workload_row(self.kind, options.workload, instance)
+        return mask

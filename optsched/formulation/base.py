@@ -320,6 +320,11 @@ class Formulation(ABC, Displayed):
                 sentence=f"{self.name} {what}: it cannot be solved in parts",
             )
 
+    def _with(self, **attributes: Any) -> Self:
+        other = copy.copy(self)
+        vars(other).update(attributes)
+        return other
+
     def promising(self, jobs: BoolArray) -> Self:
         """The formulation that declines none of some jobs, where it declines any.
 
@@ -331,9 +336,7 @@ class Formulation(ABC, Displayed):
         -------
         Formulation
         """
-        mine = copy.copy(self)
-        mine.promised = jobs
-        return mine
+        return self._with(promised=jobs)
 
     def promises(self, schedule: Schedule, promised: BoolArray) -> BoolArray:
         """Jobs of a schedule that later rounds keep in theirs; by default all.
@@ -361,9 +364,7 @@ class Formulation(ABC, Displayed):
         -------
         Formulation
         """
-        mine = copy.copy(self)
-        mine.restarts = restarts
-        return mine
+        return self._with(restarts=restarts)
 
     def within(self, timer: Timer) -> Self:
         """The formulation whose answer is due then.
@@ -376,9 +377,7 @@ class Formulation(ABC, Displayed):
         -------
         Formulation
         """
-        mine = copy.copy(self)
-        mine.timer = timer
-        return mine
+        return self._with(timer=timer)
 
     def restarts_of(self, instance: Instance) -> Restarts:
         """What is known of restarts: what rounds said, else what the instance says.
@@ -404,9 +403,7 @@ class Formulation(ABC, Displayed):
         -------
         Formulation
         """
-        mine = copy.copy(self)
-        mine.constraints = tuple(constraints)
-        return mine
+        return self._with(constraints=tuple(constraints))
 
     @property
     def all_reads(self) -> frozenset[str]:

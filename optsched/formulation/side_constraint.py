@@ -136,9 +136,9 @@ class SideConstraint(ABC, Displayed):
         -------
         SideConstraint
         """
-        mine = copy.copy(self)
-        mine.asked = part
-        return mine
+        held = copy.copy(self)
+        held.asked = part
+        return held
 
     def declines(self, jobs: IntArray) -> BoolArray:
         """Which of some jobs were declined.
