@@ -1,4 +1,4 @@
-"""AlloX: who runs where and in which order,
+"""AlloX: where jobs run and in which order,
 for the smallest sum of completion times (R||sum C_j).
 """
 
@@ -144,10 +144,10 @@ class _Places:
         -1: none. Shape (K, pools).
         """
         C = self.C
-        one = (
+        on_one_gpu = (
             C.alone & (C.pool >= 0) & (C.gpus == 1) & (C.configurations.share[C.configuration] == 1)
         )
-        some = np.flatnonzero(one & np.isfinite(C.duration))
+        some = np.flatnonzero(on_one_gpu & np.isfinite(C.duration))
         # Slowest first: the last that is written, the fastest, stays.
         order = some[np.argsort(C.duration[some], kind="stable")[::-1]]
         column = np.full((len(C), len(C.instance.cluster.pools)), -1, np.int64)
@@ -227,12 +227,12 @@ class _Places:
                 "of exactly one GPU"
                 + (f" (its smallest has {C.gang[k]:g})" if C.gang[k] > 1 else "")
             ).of_jobs(C.jobs_among(without))
-        # Nobody waits for a job that is done or left out.
+        # A job does not wait for one that is done or left out.
         planned = C.of_job >= 0
         waits = {
             job: other
             for job, before in sorted(table.after.items())
-            for other in [next((one for one in before if planned[one]), -1)]
+            for other in [next((other for other in before if planned[other]), -1)]
             if planned[job] and other >= 0
         }
         for job, other in waits.items():
@@ -410,9 +410,9 @@ def _unusable(candidates: Candidates) -> NDArray[np.uint8]:
     """`Drop` of each kind column: of jobs that can run alone on one GPU, all other ways to run."""
     columns, table = candidates.columns, candidates.configurations
     row = candidates.configuration
-    one = (
+    on_one_gpu = (
         (columns.partner < 0) & (columns.pool >= 0) & (columns.gpus == 1) & (table.share[row] == 1)
     )
-    can = mask_of(columns.kind[one], len(candidates.kinds) + 1)
-    drop = ~one & (can[columns.kind] | can[columns.partner])
+    can = mask_of(columns.kind[on_one_gpu], len(candidates.kinds) + 1)
+    drop = ~on_one_gpu & (can[columns.kind] | can[columns.partner])
     return np.where(drop, Drop.NOT_CHOSEN, Drop.KEPT).astype(np.uint8)

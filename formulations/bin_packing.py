@@ -51,7 +51,7 @@ class BinPacking(Formulation):
         order  y_b  >=  y_{b+1}
         x >= 0 integer;  y binary, 1 for as many rounds as the use of a resource fills at least
 
-    The schedule says who is in which round, in seconds of the instance's ``round``. Durations and rates are
+    The schedule has the round of each job, in seconds of the instance's ``round``. Durations and rates are
     not read. Left out: jobs that have not arrived. Consumable resources are refused.
 
     Options
@@ -114,7 +114,7 @@ def _refuse_consumables(C: Classes) -> None:
 
 
 class _Bins(NamedTuple):
-    """Who is in which round.
+    """The round of each job.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ class _Rounds:
         if len(wrong):
             name = C.instance.jobs_table.names[int(schedule.job[wrong[0]])]
             raise ValueError(f"job {name} does not run in exactly one round")
-        # Rounds in which nobody runs do not count
+        # Rounds in which no job runs do not count
         return _Bins(row, np.unique(number, return_inverse=True)[1].astype(np.int64))
 
     def least(self) -> int:
@@ -479,7 +479,7 @@ class _BinAssignment:
         return point
 
     def packing(self, point: FloatArray) -> _Bins:
-        """The packing of a point; rounds in which nobody runs are left out."""
+        """The packing of a point; rounds in which no job runs are left out."""
         columns = len(self.rounds.columns)
         jobs = np.round(point[: self.B * columns]).astype(np.int64)
         place = np.repeat(np.arange(len(jobs)), jobs)

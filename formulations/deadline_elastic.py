@@ -188,8 +188,8 @@ class DeadlineElastic(Formulation):
         """A class for each job with a deadline, as each has its own plan (`candidates_of_plan`)."""
         candidates = candidates_of_plan(self, candidates)
         free = of_best_effort(candidates)
-        own = np.where(free, 0, np.arange(1, len(free) + 1))
-        return candidates.at_quantile(self._quantile()).classes(self.reads, [own])
+        each = np.where(free, 0, np.arange(1, len(free) + 1))
+        return candidates.at_quantile(self._quantile()).classes(self.reads, [each])
 
     def promises(self, schedule: Schedule, promised: BoolArray) -> BoolArray:
         """Those promised before, and those that take a small part of the GPU time that is free."""
@@ -202,10 +202,12 @@ class DeadlineElastic(Formulation):
         new = np.unique(schedule.job[~kept[schedule.job]])
         for job in new[np.argsort(cost[new], kind="stable")].tolist():
             until = float(due[schedule.job == job].max())
-            mine = np.unique(C.pool[C.alone & (C.class_a == C.of_job[job])])
-            some = kept[schedule.job] & np.isin(schedule.pool, mine)
+            usable = np.unique(C.pool[C.alone & (C.class_a == C.of_job[job])])
+            some = kept[schedule.job] & np.isin(schedule.pool, usable)
             seconds = np.clip(np.minimum(end[some], until) - start[some], 0.0, None)
-            free = there[mine[mine >= 0]].sum() * (until - C.instance.now) - gpus[some] @ seconds
+            free = (
+                there[usable[usable >= 0]].sum() * (until - C.instance.now) - gpus[some] @ seconds
+            )
             kept[job] = cost[job] <= self.options.guarantee * free
         return kept
 
@@ -241,7 +243,7 @@ class DeadlineElastic(Formulation):
         if not (options.program or options.admission):
             plan = plan_of_all(jobs, profile, options.orders, last, timer)
             if plan is None and all(job.promised for job in jobs):
-                # Of no use is a plan of some.
+                # A plan of some of them is of no use.
                 return LevelPlan(jobs, profile.copy(), stopped=timer.is_over)
         plan = plan or plan_levels(jobs, profile, options.program, last, timer)
         if not options.program and (options.admission or options.orders > 1):
@@ -336,8 +338,8 @@ class ElasticProgram(DeadlineProgram):
         ahead = order[(level >= 0)[order] & (np.maximum(begin, self._slack(end)) < end)[order]]
         stretches = (planned.job, level, begin, end)
         pieces: dict[int, list[Piece]] = {}
-        for job, c, *own in zip(*(one[ahead].tolist() for one in stretches), strict=True):
-            pieces.setdefault(job, []).append(Piece(self._levels[c], *own))
+        for job, c, start, stop in zip(*(part[ahead].tolist() for part in stretches), strict=True):
+            pieces.setdefault(job, []).append(Piece(self._levels[c], start, stop))
         runs = {
             number: run_within(job, pieces[job.job])
             for number, job in enumerate(self.jobs)
@@ -572,10 +574,10 @@ class ElasticProgram(DeadlineProgram):
         levels = {level.column: level for level in self._levels}
         pieces: dict[int, list[Piece]] = {}
         jobs, c, start, end = self._after_heads(schedule)
-        for job, column, *own in zip(
+        for job, column, begin, stop in zip(
             jobs.tolist(), self.c[c].tolist(), start.tolist(), end.tolist(), strict=True
         ):
-            pieces.setdefault(job, []).append(Piece(levels[column], *own))
+            pieces.setdefault(job, []).append(Piece(levels[column], begin, stop))
         plan = LevelPlan(self.jobs, self.profile.copy())
         for number, job in enumerate(self.jobs):
             if job.job in pieces:
@@ -621,13 +623,13 @@ class ElasticProgram(DeadlineProgram):
 
         timer.check()
         work, delay = self._work
-        number, mine = self._by_deadline(self.z)
+        number, z_of = self._by_deadline(self.z)
         done = np.array([run.pieces[-1].end for run in self.planned.values()])
-        in_time = done[mine] <= due[number] + self._slack(due[number])
-        kept = sp.csr_matrix((in_time * 1.0, (number, mine)), shape=(len(due), len(self.z)))
-        until, one = self._by_deadline(of_deadline)
+        in_time = done[z_of] <= due[number] + self._slack(due[number])
+        kept = sp.csr_matrix((in_time * 1.0, (number, z_of)), shape=(len(due), len(self.z)))
+        until, a_of = self._by_deadline(of_deadline)
         count_until = sp.csr_matrix(
-            ((until >= one) * 1.0, (until, one)), shape=(len(due), len(due))
+            ((until >= a_of) * 1.0, (until, a_of)), shape=(len(due), len(due))
         )
         lp.constrain(work @ x - delay @ y + kept @ z - count_until @ a >= 0.0, name="deadline")
         held, restarted = self._progress
@@ -686,8 +688,8 @@ class ElasticProgram(DeadlineProgram):
         j_row, _, row = self.job_and_interval
         number = np.full(len(j_row), -1, np.int64)
         number[self.fresh] = np.arange(len(self.fresh))
-        mine = row[self.charged]
-        return number, np.where(self.may_stop[j_row[mine]], number[mine], -1)
+        row_of_y = row[self.charged]
+        return number, np.where(self.may_stop[j_row[row_of_y]], number[row_of_y], -1)
 
     def _restart_rows(self, lp: LinearProgram, variables: ElasticVariables) -> None:
         """Restarts, what ran before, and pieces of jobs that cannot be preempted."""
@@ -710,8 +712,8 @@ class ElasticProgram(DeadlineProgram):
             )
         single = np.flatnonzero(~self.may_stop[j_row[row[e]]])
         if len(single):
-            jobs, mine = np.unique(j_row[row[e[single]]], return_inverse=True)
-            pieces = sp.csr_matrix((np.ones(len(single)), (mine, single)), (len(jobs), len(e)))
+            jobs, job = np.unique(j_row[row[e[single]]], return_inverse=True)
+            pieces = sp.csr_matrix((np.ones(len(single)), (job, single)), (len(jobs), len(e)))
             lp.constrain(pieces @ y <= 1.0, name="piece")
 
     @cached_property
@@ -719,14 +721,13 @@ class ElasticProgram(DeadlineProgram):
         """Part of a job's work that each x does by each deadline, and that each y takes of it."""
         j, due, _ = self.deadlines
         of, e = self.of, self.charged
-        number, mine = self._by_deadline(self.j[of])
-        length = np.clip(np.minimum(self.end[mine], due[number]) - self.begin[mine], 0.0, None)
-        part = (length - self._restores[mine]) / self.d[of[mine]]
-        work = sp.csr_matrix((part, (number, mine)), shape=(len(j), len(of)))
-        number, mine = self._by_deadline(self.j[of[e]])
-        part = np.where(self.begin[e[mine]] < due[number], self._delays[mine], 0.0)
-        part /= self.d[of[e[mine]]]
-        return work, sp.csr_matrix((part, (number, mine)), shape=(len(j), len(e)))
+        number, x = self._by_deadline(self.j[of])
+        length = np.clip(np.minimum(self.end[x], due[number]) - self.begin[x], 0.0, None)
+        part = (length - self._restores[x]) / self.d[of[x]]
+        work = sp.csr_matrix((part, (number, x)), shape=(len(j), len(of)))
+        number, y = self._by_deadline(self.j[of[e]])
+        part = np.where(self.begin[e[y]] < due[number], self._delays[y], 0.0) / self.d[of[e[y]]]
+        return work, sp.csr_matrix((part, (number, y)), shape=(len(j), len(e)))
 
     @cached_property
     def _restores(self) -> FloatArray:
@@ -761,8 +762,8 @@ class ElasticProgram(DeadlineProgram):
         mask[by_x.row] = mask[by_z.row] = True
         row, used = np.cumsum(mask) - 1, np.flatnonzero(mask)
         by_row = (
-            sp.csr_matrix((one.amount, (row[one.row], one.variable)), (len(used), width))
-            for one, width in ((by_x, len(self.of)), (by_z, len(self.z)))
+            sp.csr_matrix((part.amount, (row[part.row], part.variable)), (len(used), width))
+            for part, width in ((by_x, len(self.of)), (by_z, len(self.z)))
         )
         x_rows, z_rows = by_row
         return x_rows, z_rows, used
@@ -901,11 +902,11 @@ class ElasticProgram(DeadlineProgram):
     @cached_property
     def _kept_deadline(self) -> IntArray:
         """The first deadline, an index of ``deadlines``, that each z meets."""
-        number, mine = self._by_deadline(self.z)
+        number, z = self._by_deadline(self.z)
         done = np.array([run.pieces[-1].end for run in self.planned.values()])
         due = self.deadlines[1][number]
-        in_time = np.flatnonzero(done[mine] <= due + self._slack(due))
-        first = np.unique(mine[in_time], return_index=True)[1]
+        in_time = np.flatnonzero(done[z] <= due + self._slack(due))
+        first = np.unique(z[in_time], return_index=True)[1]
         return number[in_time[first]]
 
     def _whole(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -943,9 +944,9 @@ class ElasticProgram(DeadlineProgram):
         chosen = np.flatnonzero((runs > 0.5) & in_time[self.j[self.of]])
         chosen = chosen[np.lexsort((self.t[chosen], self.j[self.of[chosen]]))]
         of_job = self.j[self.of[chosen]]
-        for mine in np.split(chosen, np.flatnonzero(np.diff(of_job)) + 1):
-            if len(mine):
-                stretches += self._stretches(mine, progress)
+        for x_of_job in np.split(chosen, np.flatnonzero(np.diff(of_job)) + 1):
+            if len(x_of_job):
+                stretches += self._stretches(x_of_job, progress)
         there = {job for job, *_ in stretches}
         heads = stretches_of({job: [head] for job, head in self._heads.items() if job in there})
         return schedule_of(self.C, [*heads, *stretches])
@@ -961,10 +962,10 @@ class ElasticProgram(DeadlineProgram):
         start, end = schedule.start - self.now, schedule.end - self.now
         left = np.ones(len(job), bool)
         for row, head in self._heads.items():
-            mine = np.flatnonzero(job == row)
-            if not len(mine):
+            of_job = np.flatnonzero(job == row)
+            if not len(of_job):
                 continue
-            at = mine[np.argmin(start[mine])]
+            at = of_job[np.argmin(start[of_job])]
             slack = 2 * float(self._slack(end[at]))
             stays = schedule.column[at] == head.level.column and start[at] <= slack
             if not stays or end[at] < head.end - slack:
@@ -973,19 +974,19 @@ class ElasticProgram(DeadlineProgram):
             start[at], left[at] = head.end, end[at] > head.end + slack
         return job[left], c[left], start[left], end[left]
 
-    def _stretches(self, mine: IntArray, progress: FloatArray) -> list[Stretch]:
-        """Those of one job that runs in these x: in each level for as long as it makes progress
+    def _stretches(self, x: IntArray, progress: FloatArray) -> list[Stretch]:
+        """The stretches of a job that runs in these x: in each level for as long as it makes progress
         there, until it is done.
         """
-        j = int(self.j[self.of[mine[0]]])
+        j = int(self.j[self.of[x[0]]])
         one_deadline = np.count_nonzero(self.deadlines[0] == j) == 1
-        use = {c: float(progress[c]) if one_deadline else np.inf for c in self.of[mine].tolist()}
+        use = {c: float(progress[c]) if one_deadline else np.inf for c in self.of[x].tolist()}
         left = 1.0
         found: list[Stretch] = []
-        breaks = (np.diff(self.of[mine]) != 0) | (
-            self.begin[mine[1:]] > self.end[mine[:-1]] + self._slack(self.end[mine[:-1]])
+        breaks = (np.diff(self.of[x]) != 0) | (
+            self.begin[x[1:]] > self.end[x[:-1]] + self._slack(self.end[x[:-1]])
         )
-        for piece in np.split(mine, np.flatnonzero(breaks) + 1):
+        for piece in np.split(x, np.flatnonzero(breaks) + 1):
             c = int(self.of[piece[0]])
             begin, end = float(self.begin[piece[0]]), float(self.end[piece[-1]])
             (delay,) = self._delays_of(
@@ -1021,10 +1022,10 @@ class ElasticProgram(DeadlineProgram):
         others = np.flatnonzero(~kept[runs.number])
         x[self._intervals_of(runs.take(others))] = 1.0
         w = np.bincount(runs.c[others], progress[others], len(self.c))
-        number, mine = self._by_deadline(runs.jobs)
+        number, job = self._by_deadline(runs.jobs)
         due = self.deadlines[1][number]
-        in_time = due >= runs.end[runs.last[mine]] - 2 * self._slack(due)
-        first = np.unique(mine[in_time], return_index=True)[1]
+        in_time = due >= runs.end[runs.last[job]] - 2 * self._slack(due)
+        first = np.unique(job[in_time], return_index=True)[1]
         a = np.zeros(len(self.deadlines[0]))
         a[number[in_time][first]] = 1.0
         return np.concatenate([x, *self._starts(x), np.minimum(w, self.d), z, a])
@@ -1079,13 +1080,14 @@ class ElasticProgram(DeadlineProgram):
         # Those with as many pieces are compared piece by piece.
         alike = np.zeros(len(self.C), bool)
         alike[runs.jobs] = True
-        pieces_of = [np.bincount(one.j, minlength=len(self.C)) for one in (runs, planned)]
-        alike &= pieces_of[0] == pieces_of[1]
-        mine, its = (one.take(np.flatnonzero(alike[one.j])) for one in (runs, planned))
-        slack = 2 * self._slack(mine.end)
-        other = mine.c != its.c
-        other |= np.maximum(np.abs(mine.start - its.start), np.abs(mine.end - its.end)) > slack
-        alike[mine.j[other]] = False
+        pieces, pieces_planned = (
+            np.bincount(stretches.j, minlength=len(self.C)) for stretches in (runs, planned)
+        )
+        alike &= pieces == pieces_planned
+        some, kept = (part.take(np.flatnonzero(alike[part.j])) for part in (runs, planned))
+        off = np.maximum(np.abs(some.start - kept.start), np.abs(some.end - kept.end))
+        differs = (some.c != kept.c) | (off > 2 * self._slack(some.end))
+        alike[some.j[differs]] = False
         return alike[runs.jobs]
 
     def _joined(self, runs: _JobRuns) -> _JobRuns:

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from formulations.constraints.holdings import gpus_held
 from formulations.deadline_program import DONE, DeadlineProgram
 from formulations.horizon import (
     ROUNDING,
@@ -49,9 +50,9 @@ MOST_SIFTED, SIFTED_FROM = 4_000_000, 300_000
 """The same where few of the columns are looked at, and columns from which on they are."""
 MOST_REFUTING = 200_000
 """The same where such a program may be infeasible, which a merged one shows in seconds."""
-SHARE_AT_FIRST, SHARE = 1.5, 1.2
-"""Work for which each job brings its cheapest columns, in all of its work: at the prices of a relaxation, and at
-those of the program.
+WORK_AT_FIRST, WORK = 1.5, 1.2
+"""How much work the cheapest columns that are added for each job would do, as a part of its work: at the prices of
+a relaxation, and at those of the program.
 """
 MOST_BOUNDING = 20_000
 """The same where only a bound is asked for, in a fraction of a second."""
@@ -143,20 +144,20 @@ class DeadlineFluid(Formulation):
 
         Jobs of a class share all times equally, so that they must have one deadline.
         """
-        meant = candidates_of_plan(self, candidates)
-        C = super().classes(meant)
+        candidates = candidates_of_plan(self, candidates)
+        C = super().classes(candidates)
         deadlines = column_deadlines(C)
         last = np.full(len(C), -np.inf)
         np.maximum.at(last, C.class_a, deadlines)
         several = (deadlines < last[C.class_a]) & (C.count[C.class_a] > 1)
-        return super().classes(meant.per_job()) if several.any() else C
+        return super().classes(candidates.per_job()) if several.any() else C
 
     def build(self, C: Classes) -> LinearPlan:
         options = self.options
         supply = Supply.of(C, options.capacity, self.name, self.restarts_of(C.instance))
         promised = np.zeros(len(C), bool) if self.promised is None else self.promised[C.first]
         optional = C.soft_deadline | (options.admission & ~promised) | (not options.schedule)
-        # A bound counts jobs that can run nowhere, where there are others.
+        # Jobs that can run nowhere are counted in the bound, if other jobs have a program.
         leaves_out = options.admission or (not options.schedule and len(C) > 0)
         early, schedule = options.early, options.schedule
         return FluidProgram(C, supply, optional, leaves_out, early, schedule, self.timer).plan()
@@ -274,9 +275,7 @@ class FluidProgram(DeadlineProgram):
     @cached_property
     def g(self) -> FloatArray:
         """GPUs of each column, (c,)."""
-        C = self.C
-        gpus = C.gpus * C.configurations.share[C.configuration]
-        return np.where(C.pool >= 0, gpus, 0.0)[self.c]
+        return gpus_held(self.C)[self.c]
 
     # --- the columns y ----------------------------------------------------------------------------
 
@@ -352,8 +351,8 @@ class FluidProgram(DeadlineProgram):
     @property
     def _is_sifted(self) -> bool:
         """Whether the program has so many columns that few of them are looked at."""
-        own = self.has_schedule and self.merges_above is None
-        return own and not self.chooses.any() and len(self.of) >= SIFTED_FROM
+        is_whole = self.has_schedule and self.merges_above is None
+        return is_whole and not self.chooses.any() and len(self.of) >= SIFTED_FROM
 
     def _merged(self, most: int) -> FluidProgram:
         """The relaxation with fewer intervals."""
@@ -367,10 +366,10 @@ class FluidProgram(DeadlineProgram):
             capacity, budget = coarse.prices(y)
             middle = 0.5 * (self.edges[1:] + self.edges[:-1])
             at = np.searchsorted(coarse.edges, middle, "right") - 1
-            return self._cheapest(capacity[:, at], budget, SHARE_AT_FIRST)
+            return self._cheapest(capacity[:, at], budget, WORK_AT_FIRST)
 
         def cheapest(y: FloatArray) -> IntArray:
-            return self._cheapest(*self.prices(y), SHARE)
+            return self._cheapest(*self.prices(y), WORK)
 
         return Sifting(lambda: coarse.program, first, cheapest)
 
@@ -386,8 +385,8 @@ class FluidProgram(DeadlineProgram):
             budget = np.maximum(-y[arrays.row_block("budget").slice], 0.0)
         return capacity.reshape(self.G.shape), budget
 
-    def _cheapest(self, capacity: FloatArray, budget: FloatArray, share: float) -> IntArray:
-        """The columns y with which each job would do a share of its work at some prices: in each interval the
+    def _cheapest(self, capacity: FloatArray, budget: FloatArray, work: float) -> IntArray:
+        """The columns y with which each job would do so much work at some prices: in each interval the
         cheapest, and the cheapest intervals first.
         """
         held, used = self._held
@@ -402,7 +401,7 @@ class FluidProgram(DeadlineProgram):
         before = np.cumsum(part) - part
         begins = np.append(True, np.diff(k[order]) != 0)[: len(order)]
         before -= np.repeat(before[begins], np.diff(np.append(np.flatnonzero(begins), len(order))))
-        return np.sort(order[before < share])
+        return np.sort(order[before < work])
 
     @cached_property
     def program(self) -> LinearProgram:
@@ -444,7 +443,7 @@ class FluidProgram(DeadlineProgram):
             alone = np.flatnonzero(C.alone)
             most = np.zeros(len(C))
             np.maximum.at(most, C.class_a[alone], self.value[alone])
-            # A bound counts the jobs that can run nowhere, too.
+            # Jobs that can run nowhere are counted in the bound.
             lost = 0 if self.has_schedule else len(without_column(C))
             lp.minimise(
                 float(n @ np.where(self.chooses, most, 0.0))
@@ -474,21 +473,20 @@ class FluidProgram(DeadlineProgram):
         k, due, _ = self.deadlines
         intervals = len(self.length)
         end = k * (intervals + 1) + np.searchsorted(self.edges, due)
-        mine = self.k[self.of]
-        since = np.searchsorted(end, mine * (intervals + 1) + self.t, "right")
-        count = np.searchsorted(k, mine, "right") - since
+        k_y = self.k[self.of]
+        since = np.searchsorted(end, k_y * (intervals + 1) + self.t, "right")
+        count = np.searchsorted(k, k_y, "right") - since
         data = np.repeat(1.0 / self.d[self.of], count)
         where = (ranges(since, count), owners(count))
-        return sp.csr_matrix((data, where), shape=(len(k), len(mine)))
+        return sp.csr_matrix((data, where), shape=(len(k), len(k_y)))
 
     @cached_property
     def _by_deadline(self) -> sp.csr_matrix:
         """1 for each a with the same or an earlier deadline of the class, shape (deadlines, a)."""
         k = self.deadlines[0]
-        mine = k[self.chosen]
-        count = np.searchsorted(k, mine, "right") - self.chosen
+        count = np.searchsorted(k, k[self.chosen], "right") - self.chosen
         where = (ranges(self.chosen, count), owners(count))
-        return sp.csr_matrix((np.ones(len(where[0])), where), shape=(len(k), len(mine)))
+        return sp.csr_matrix((np.ones(len(where[0])), where), shape=(len(k), len(self.chosen)))
 
     @cached_property
     def _time(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
@@ -547,12 +545,12 @@ class FluidProgram(DeadlineProgram):
         parts = []
         running = np.zeros(0, np.int64)
         for t in np.unique(interval).tolist():
-            mine = rows.take(np.arange(first[t], first[t + 1]))
-            cut = slices(mine, self.supply.at(self.edges[t : t + 1])[:, 0])
+            in_t = rows.take(np.arange(first[t], first[t + 1]))
+            cut = slices(in_t, self.supply.at(self.edges[t : t + 1])[:, 0])
             if cut is None:
                 return None
             length, runs = cut
-            key = mine.job * self.C.columns + mine.column
+            key = in_t.job * self.C.columns + in_t.column
             if len(length) > 1:  # what ran until now goes on in the first slice, if it can
                 runs_on = runs @ np.isin(key, running).astype(np.float64)
                 if runs_on[-1] > runs_on[0]:
@@ -564,17 +562,17 @@ class FluidProgram(DeadlineProgram):
             slice_of, row = runs.nonzero()
             parts.append(
                 np.column_stack(
-                    [mine.job[row], mine.column[row], moments[slice_of], moments[slice_of + 1]]
+                    [in_t.job[row], in_t.column[row], moments[slice_of], moments[slice_of + 1]]
                 )
             )
             running = key[runs[-1:].indices]
         return schedule_of(self.C, np.concatenate([np.zeros((0, 4)), *parts]))
 
     def _filled(self, rows: JobRows, interval: IntArray) -> Schedule | None:
-        """The schedule in which jobs run about as long in intervals as they are meant to.
+        """The schedule in which jobs run about as long in intervals as in the point.
 
-        In each interval jobs come by deadline, of equal ones those with the most to run. What finds
-        no room is run by rule wherever there is some.
+        In each interval jobs come by deadline, of equal ones those with the most to run. Work that
+        finds no room runs by rule wherever there is some.
         """
         if self._has_shares:
             return None
@@ -584,14 +582,14 @@ class FluidProgram(DeadlineProgram):
         end = np.minimum(self.edges[interval + 1], self.due[column])
         begin = np.maximum(self.edges[interval], self.release[self.k[column]])
         order = np.lexsort((rows.job, -rows.fraction, end - begin, interval))
-        own: dict[int, list[Piece]] = {job: [] for job in np.unique(rows.job).tolist()}
-        done = dict.fromkeys(own, 0.0)
+        pieces: dict[int, list[Piece]] = {job: [] for job in np.unique(rows.job).tolist()}
+        done = dict.fromkeys(pieces, 0.0)
 
         def run(job: int, levels: Sequence[Level], **part: Any) -> bool:
-            found = profile.earliest(jobs[job], levels, own=own[job], **part)
+            found = profile.earliest(jobs[job], levels, taken=pieces[job], **part)
             if found is not None:
                 profile.take(found)
-                own[job] += found.pieces
+                pieces[job] += found.pieces
                 done[job] += sum((end - begin) / at.duration for at, begin, end in found.pieces)
             return found is not None
 
@@ -603,14 +601,14 @@ class FluidProgram(DeadlineProgram):
                 return None
             level = next(level for level in jobs[job].levels if level.column == c)
             run(job, [level], begin=start, end=stop, work=part, whole=False)
-        short = [jobs[job] for job in own if done[job] < 1.0 - ROUNDING]
+        short = [jobs[job] for job in pieces if done[job] < 1.0 - ROUNDING]
         for job in sorted(short, key=lambda job: job.deadline):
             rest = 1.0 - done[job.job]
             if not any(run(job.job, levels, work=rest) for levels in job.choices):
                 if job.promised:
                     return None
-                own[job.job] = []
-        return schedule_of(self.C, stretches_of(own))
+                pieces[job.job] = []
+        return schedule_of(self.C, stretches_of(pieces))
 
     def _rows(self, x: FloatArray) -> tuple[JobRows, IntArray]:
         """Jobs in columns for fractions of intervals, and these; in order of interval, job, column.
@@ -622,9 +620,9 @@ class FluidProgram(DeadlineProgram):
         jobs = C.count.astype(np.int64)
         jobs[self.chooses] = 0
         np.add.at(jobs, self.deadlines[0][self.chosen], np.round(a).astype(np.int64))
-        share = np.where(jobs[k[of]] > 0, np.maximum(y, 0.0), 0.0) / np.maximum(jobs[k[of]], 1)
+        each = np.where(jobs[k[of]] > 0, np.maximum(y, 0.0), 0.0) / np.maximum(jobs[k[of]], 1)
         order = np.lexsort((self.t, k[of]))
-        part = (share / self.d[of])[order]
+        part = (each / self.d[of])[order]
         total = np.cumsum(part)
         start = np.searchsorted(k[of][order], np.arange(len(C)))
         before = np.append(0.0, total)[np.append(start, 0)][k[of][order]]
@@ -698,7 +696,7 @@ class FluidProgram(DeadlineProgram):
         )
         number = self._variable(c, t)
         y = np.bincount(number, seconds, minlength=len(self.of)).astype(np.float64)
-        # What the clock rounds off no job lacks.
+        # Seconds that the clock rounds off count as run.
         seconds += self._slack(end[stretch])
         return np.concatenate([y, self._done_by(job, number, seconds)])
 
@@ -735,8 +733,8 @@ class FluidProgram(DeadlineProgram):
     def _done_by(self, job: IntArray, number: IntArray, seconds: FloatArray) -> FloatArray:
         """How many jobs are done by each deadline with a choice, (a,)."""
         C, (of_deadline, _, _) = self.C, self.deadlines
-        jobs, mine = np.unique(job, return_inverse=True)
-        by_job = sp.csr_matrix((seconds, (number, mine)), shape=(len(self.of), len(jobs)))
+        jobs, row = np.unique(job, return_inverse=True)
+        by_job = sp.csr_matrix((seconds, (number, row)), shape=(len(self.of), len(jobs)))
         done = sp.csr_matrix(self._work @ by_job)
         k = C.of_job[jobs]
         first = np.searchsorted(of_deadline, k)

@@ -97,16 +97,18 @@ class WithoutOne:
 
     def _mix(self, some: IntArray) -> None:
         """The best mixtures of some classes."""
-        more = np.stack([one[some] for one in self._more], axis=2)
-        gain = np.stack([one[some] for one in self._gain], axis=1)
+        more = np.stack([member[some] for member in self._more], axis=2)
+        gain = np.stack([member[some] for member in self._gain], axis=1)
         best, self._worth_of_room[some] = greatest(gain, more, self._room[some])
         self.value[some] = np.maximum(self.value[some], self._worth[some] + best)
 
     def _mixed(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What an allocation without one job of each class holds above the limits, shape (K, R), and is worth, (K,)."""
         C = self.program.classes
-        own = self.weight * np.log(self.program.level(x))
-        return self._rows @ x - self._most - self._use(x).T.toarray(), float(C.count @ own) - own
+        worth = self.weight * np.log(self.program.level(x))
+        return self._rows @ x - self._most - self._use(x).T.toarray(), float(
+            C.count @ worth
+        ) - worth
 
     def _bounds(self, prices: FloatArray) -> FloatArray:
         """The bounds of prices, shape (K,)."""

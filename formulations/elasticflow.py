@@ -31,7 +31,7 @@ class ElasticFlow(DeadlineElastic):
         on, and before T at the largest level below s that fits, so that it may end early. Jobs that were admitted
         before keep their deadlines: a newcomer with which one of them finds no share is declined. GPUs that are free
         now go to the jobs one level at a time: first to jobs without a GPU, then to those whose GPU time grows most by
-        each GPU more (as the authors' code has it; the paper asks for the least).
+        each GPU more (as in the authors' code; in the paper, least).
 
     `deadline-elastic` has the program, and a rule that keeps more deadlines. Here restarts do not count in shares: a
     job whose restarts do not fit takes a larger share, or is declined. Where all must be kept and the rule finds no
@@ -94,10 +94,10 @@ def _place(jobs: Sequence[LevelJob], number: int) -> tuple[bool, float, int]:
 
 def _with_newcomer(plan: LevelPlan, number: int, profile: Profile) -> LevelPlan | None:
     """The plan with one job more; None if one of them finds no share."""
-    jobs, own = plan.jobs, _place(plan.jobs, number)
+    jobs, place = plan.jobs, _place(plan.jobs, number)
     other = LevelPlan(jobs, profile.copy())
     for n in sorted([*plan.runs, number], key=lambda n: _place(jobs, n)):
-        before = _place(jobs, n) < own
+        before = _place(jobs, n) < place
         run = plan.runs[n] if before else _share(jobs[n], other.profile)
         if run is None:
             return None

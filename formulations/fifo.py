@@ -33,11 +33,11 @@ class Fifo(Rule):
     Rule
         for i in order of arrival (equal arrivals: order in the instance):
             R_i = {j : s_i <= free_j, and every other resource that i holds on j is free}
-            R_i empty                     ->  stop: nobody overtakes i
+            R_i empty                     ->  stop: no job overtakes i
             T_ij = 0 for all j in R_i     ->  leave i out and go on
             else                          ->  x_ij = 1 for the j in R_i with the largest T_ij (ties: the first pool)
 
-    Jobs without any column, such as a gang larger than every pool, block nobody. The objective
+    Jobs without any column, such as a gang larger than every pool, block no other. The objective
     reported is the total throughput.
 
     Options
@@ -157,7 +157,7 @@ class _Queue:
         present = np.flatnonzero(K.of_job >= 0)
         order = present[np.argsort(K.instance.jobs_table.arrival[present], kind="stable")]
         gang = K.gang.tolist()
-        # Kinds that can run nowhere in the room left: until somebody starts, nothing changes.
+        # Kinds that can run nowhere in the room left: until a job starts, nothing changes.
         left_out: set[int] = set()
         for position, (job, kind) in enumerate(
             zip(order.tolist(), K.of_job[order].tolist(), strict=True)

@@ -1,5 +1,5 @@
 """Finish-time fairness (Themis):
-nobody is much later than with a slice of the cluster to itself.
+no job is much later than with a slice of the cluster to itself.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class FinishTimeFairness(Formulation):
         """rho of every job."""
         D, levels = self._terms(C)
         reached = _utility(C, D).reached(levels @ x / C.count)
-        with np.errstate(divide="ignore"):  # who gets nothing never ends
+        with np.errstate(divide="ignore"):  # a job that gets nothing never ends
             return {"rho": 1.0 / reached}
 
 

@@ -95,7 +95,7 @@ class Gandiva(_Packing):
         with l;  W_j GPUs
     Pairs
         ratio_ilj = T_i(l)j / T_ij + T_l(i)j / T_lj,  for jobs of equal size that both run on j alone
-        sum_i s_i <= sum_j W_j  ->  there are no pairs (unless ``pack`` is ``always``): nobody has to share
+        sum_i s_i <= sum_j W_j  ->  there are no pairs (unless ``pack`` is ``always``): no job has to share
         otherwise ``random``: as often as there are jobs draw two of those left, and pair them if s_i = s_l;
                   ``greedy``: pair the two of those left whose gain is the largest, as long as it is
                   positive
@@ -162,7 +162,7 @@ class Matching(_Packing):
     References
         J. Edmonds, "Maximum matching and a polyhedron with 0,1-vertices", J. Res. NBS 69B, 1965. W.
         Zhao et al., "Multi-Resource Interleaving for Deep Learning Training" (Muri), SIGCOMM 2022:
-        matching as the way to choose who shares.
+        matching as the way to choose which jobs share.
     """
 
     name = "matching"

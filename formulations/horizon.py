@@ -40,7 +40,7 @@ Calendar = dict[str, Annotated[list[Amount], Field(min_length=1)]]
 class Supply:
     """How much there is of each resource from now on.
 
-    Nodes that become available count from then on. A calendar wins over what the pools say. Running
+    Nodes that become available count from then on. A calendar takes precedence over the pools. Running
     jobs that are not planned hold what they have for as long as they keep their GPUs.
 
     Attributes
@@ -133,11 +133,11 @@ class Supply:
             if unplanned[place] and not (left_out[place] and parts[-1][0] > 0):
                 stretches.append((np.where(on_nodes, 0.0, amount), 0.0, end))
             for opens, part in parts:
-                here = np.where(on_nodes, part * amount, 0.0)
+                on_closed = np.where(on_nodes, part * amount, 0.0)
                 if unplanned[place]:
-                    stretches.append((here, opens, end))
+                    stretches.append((on_closed, opens, end))
                 else:
-                    stretches.append((-here, 0.0, min(opens, end)))
+                    stretches.append((-on_closed, 0.0, min(opens, end)))
         kept = [(held, begin, end) for held, begin, end in stretches if begin < end and held.any()]
         if not kept:
             return np.zeros((len(self.C.capacity), 0)), np.zeros(0), np.zeros(0)
@@ -146,11 +146,12 @@ class Supply:
 
     @property
     def _left_out(self) -> BoolArray:
-        """Jobs that somebody else than this formulation left out, shape (jobs,)."""
-        own = (BEST_EFFORT, UNKNOWN_END)
-        others = [mask for why, mask in self.C.candidates.not_meant.items() if why not in own]
-        nobody = np.zeros(len(self.C.instance.jobs_table), bool)
-        return np.asarray(np.logical_or.reduce([nobody, *others]), bool)
+        """Jobs that were left out for other reasons than those of this module, shape (jobs,)."""
+        left_out = np.zeros(len(self.C.instance.jobs_table), bool)
+        for why, mask in self.C.candidates.not_meant.items():
+            if why not in (BEST_EFFORT, UNKNOWN_END):
+                left_out |= mask
+        return left_out
 
     def _of_running(self, place: int) -> tuple[FloatArray, float]:
         """What a job that runs holds, shape (R,), and seconds from now to its end: inf where that is
@@ -160,8 +161,8 @@ class Supply:
         if column >= 0:
             return self.C.candidates.usage[:, [column]].toarray().ravel(), end
         places = self.C.instance.jobs_table.places
-        here = self.C.resources.pool == places.pool[place]
-        return np.where(here, float(places.length[place]), 0.0), end
+        of_pool = self.C.resources.pool == places.pool[place]
+        return np.where(of_pool, float(places.length[place]), 0.0), end
 
     def _by_opening(self, place: int) -> list[tuple[float, float]]:
         """Seconds from now until nodes of a running job take work (inf: never), ascending, and the part
@@ -180,9 +181,9 @@ class Supply:
     @property
     def _on_nodes(self) -> BoolArray:
         """Resources that nodes bring: GPUs, CPUs and memory of pools; shape (R,)."""
-        own = {f"{pool.name}.{what}" for pool in self.C.instance.cluster.pools for what in PER_NODE}
-        own |= {pool.name for pool in self.C.instance.cluster.pools}
-        return np.array([name in own for name in self.C.resources.names], bool)
+        pools = [pool.name for pool in self.C.instance.cluster.pools]
+        brought = {*pools, *(f"{pool}.{what}" for pool in pools for what in PER_NODE)}
+        return np.array([name in brought for name in self.C.resources.names], bool)
 
     def _opened(self, pool: int) -> list[float]:
         """When nodes of a pool become available after now, on the clock."""
@@ -252,8 +253,8 @@ def columns_with_deadline(C: Classes) -> IntArray:
 
 def column_deadlines(C: Classes) -> FloatArray:
     """Deadline of each class column on the clock: the attribute of its option, else the job's."""
-    own = _stated(C.candidates)[C.kind_column]
-    return np.where(np.isnan(own), C.deadline[C.class_a], own)
+    stated = _stated(C.candidates)[C.kind_column]
+    return np.where(np.isnan(stated), C.deadline[C.class_a], stated)
 
 
 def column_values(C: Classes) -> FloatArray:

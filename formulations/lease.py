@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from formulations.constraints.holdings import gpus_held
 from formulations.horizon import (
     ROUNDING,
     Calendar,
@@ -58,7 +59,7 @@ OFF = 1e-6
 """Part of a lease by which the times of a schedule may be off, and of an amount by which a
 certificate lets rows be violated."""
 MOST_LEASES = 2.0**53
-"""Most leases that a job is said to need: larger numbers do not fit into 64 bits, and no deadline
+"""The largest number of needed leases that is counted: more do not fit into 64 bits, and no deadline
 leaves room for so many."""
 FirstLease = Literal["ignore", "minimise", "maximise", "random"]
 
@@ -321,8 +322,8 @@ class LeaseProgram:
     def holds(self) -> list[Holds]:
         """What a job holds of these resources, by option."""
         return [
-            [(r, amount) for r, amount in enumerate(mine) if amount > 0]
-            for mine in self.uses.T.tolist()
+            [(r, amount) for r, amount in enumerate(amounts) if amount > 0]
+            for amounts in self.uses.T.tolist()
         ]
 
     @cached_property
@@ -387,8 +388,7 @@ class LeaseProgram:
         """
         C = self.C
         sign = {"ignore": 0.0, "random": 0.0, "minimise": -1.0, "maximise": 1.0}[self.first_lease]
-        share = C.configurations.share[C.configuration]
-        gpus = np.where(C.pool >= 0, C.gpus * share, 0.0)[self.o]
+        gpus = gpus_held(C)[self.o]
         most = float(self.G[C.resources.pool >= 0].sum(axis=0).max(initial=0.0))
         if most <= 0:
             return np.zeros(len(self.of))
@@ -602,11 +602,11 @@ class LeaseProgram:
             for job, k in zip(left_out.tolist(), C.of_job[left_out].tolist(), strict=True)
         )
 
-    def _why_declined(self, free: FloatArray, mine: IntArray) -> str:
+    def _why_declined(self, free: FloatArray, options: IntArray) -> str:
         """What a job with these options needs,
         and in how many leases there is room for it beside the plan.
         """
-        o = int(mine[np.argmin(self.b[mine] - self.l[mine])])
+        o = int(options[np.argmin(self.b[options] - self.l[options])])
         needs = f"{_leases(self.b[o])} of {many(int(self.C.gpus[self.o[o]]), 'GPU')}"
         if self.b[o] > self.l[o]:
             return f"it needs {needs}, {self.l[o]} before its deadline"
@@ -781,13 +781,13 @@ class LeaseProgram:
 
     def _needs(self, k: int) -> str:
         C = self.C
-        mine = np.flatnonzero(C.class_a[self.o] == k)
-        if not len(mine):
+        options = np.flatnonzero(C.class_a[self.o] == k)
+        if not len(options):
             return f"{C.job_name(k)} has a deadline, but cannot run alone"
-        deadline, now = float(self._deadlines[self.o[mine]].max()), float(C.instance.now)
+        deadline, now = float(self._deadlines[self.o[options]].max()), float(C.instance.now)
         if deadline <= now:
             return f"{C.job_name(k)} {past_deadline(deadline, now)}"
-        best = mine[np.argmin(self.b[mine] - self.l[mine])]
+        best = options[np.argmin(self.b[options] - self.l[options])]
         gpus, each = int(C.gpus[self.o[best]]), " each" if C.count[k] > 1 else ""
         short = self.size[best] > 0 and self.room[best] < self.b[best]
         room = f", {self.room[best]} of them with room" if short else ""

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from formulations.constraints.holdings import gpus_held
 from formulations.horizon import ROUNDING
 from formulations.lease_room import Holds
 from optsched.arrays import BoolArray, FloatArray, IntArray
@@ -146,7 +147,7 @@ class LevelJob:
     release : float
         Seconds from now until it arrives, or its exempt time ends.
     promised : bool
-        Whether it must meet its deadline: it makes way for no other job.
+        Whether it must meet its deadline: no other job may take its place.
     preemptible : bool
         Whether it may run in several pieces.
     head : Piece, optional
@@ -203,8 +204,8 @@ class LevelJob:
         first, then all before the last deadline of that value, the fastest first.
         """
         found: list[list[Level]] = []
-        for _, own in groupby(self.in_time, key=lambda level: level.value):
-            single = list(own)
+        for _, of_value in groupby(self.in_time, key=lambda level: level.value):
+            single = list(of_value)
             found += [[level] for level in single]
             due = max(level.deadline for level in single)
             mixture = [
@@ -212,7 +213,7 @@ class LevelJob:
                 for level in self.levels
                 if level.deadline == due and level.value == single[0].value
             ]
-            if self.preemptible and len(mixture) > 1 and not any(one.spends for one in mixture):
+            if self.preemptible and len(mixture) > 1 and not any(level.spends for level in mixture):
                 found.append(sorted(mixture, key=lambda level: level.duration))
         return found
 
@@ -343,7 +344,7 @@ class Profile:
         begin: float = 0.0,
         end: float = math.inf,
         work: float = 1.0,
-        own: Sequence[Piece] = (),
+        taken: Sequence[Piece] = (),
         whole: bool = True,
     ) -> Run | None:
         """The earliest pieces in which a job does its work, at each moment at the first of some
@@ -358,7 +359,7 @@ class Profile:
             Seconds from now between which it may run.
         work : float
             Part of its work that is to be done.
-        own : sequence of Piece
+        taken : sequence of Piece
             When it runs already.
         whole : bool
             Whether all of this work is to be done, or as much as there is room for.
@@ -366,7 +367,7 @@ class Profile:
         begin, end = max(begin, job.release), min(end, levels[0].deadline)
         shortest = min(level.duration for level in levels)
         least = (1.0 - 2 * ROUNDING) * work * shortest if whole else 0.0
-        return run_within(job, self._stretches(levels, begin, end, own, least), work, whole)
+        return run_within(job, self._stretches(levels, begin, end, taken, least), work, whole)
 
     def levelled(self, job: LevelJob, level: Level) -> Run | None:
         """The run at a level in the steps in which most is free, of these in the first.
@@ -419,14 +420,14 @@ class Profile:
         levels: Sequence[Level],
         begin: float,
         end: float,
-        own: Sequence[Piece],
+        taken: Sequence[Piece],
         least: float = 0.0,
     ) -> Iterator[Piece]:
         """The stretches of time in which one of some levels, and always the first, has room; none if
         they are shorter than ``least`` seconds together.
         """
         starts, ends, room = self.room(levels, begin, end)
-        for piece in own:
+        for piece in taken:
             room[:, (starts >= piece.begin) & (starts < piece.end)] = False
         some = room[0] if len(levels) == 1 else room.any(axis=0)
         if not len(starts) or float((ends - starts) @ some) < least:
@@ -447,11 +448,11 @@ class Profile:
         """
         first, beyond = self._steps(begin, end)
         room = np.ones((len(levels), beyond - first), bool)
-        for own, level in zip(room, levels, strict=True):
+        for row, level in zip(room, levels, strict=True):
             if not all(_by(amount, float(self.left[r])) for r, amount in level.spends):
-                own[:] = False
+                row[:] = False
             for r, amount in level.holds:
-                own &= self.free[r, first:beyond] >= amount * (1.0 - ROUNDING)
+                row &= self.free[r, first:beyond] >= amount * (1.0 - ROUNDING)
         # Only the first and the last edge may be outside.
         edges = self._edges[first : beyond + 1].copy()
         edges[0], edges[-1] = max(edges[0], begin), min(edges[-1], end)
@@ -496,7 +497,7 @@ class Profile:
 
 @dataclass
 class LevelPlan:
-    """Who is planned, and what is left free.
+    """The runs of planned jobs, and what they leave free.
 
     Attributes
     ----------
@@ -504,7 +505,7 @@ class LevelPlan:
     profile : Profile
         It changes as jobs are added.
     first : set of int
-        Jobs that come first, and make way for no other.
+        Jobs that are planned first; no other job may take their place.
     levelled : bool
         Whether jobs run when most is free, not as early as they can.
     runs : dict of int to Run
@@ -579,7 +580,7 @@ class LevelPlan:
             dropped = self.runs[other]
             self.profile.take(dropped, -1.0)
             run = self.profile.cheapest(job, self.levelled)
-            if run is not None and _gives_way(dropped, job, run):
+            if run is not None and _is_worth_less(dropped, job, run):
                 del self.runs[other]
                 self._planned_jobs.drop(other)
                 self.put(number, run)
@@ -629,7 +630,7 @@ class LevelPlan:
         """Let jobs that wait run on GPUs that are free until their plan begins, if they end earlier so.
 
         In a plan of the least GPU time jobs wait for the pool that is fastest, and others stand idle: what
-        is not used now is lost to jobs to come. Who has the least slack comes first, until the time is over.
+        is not used now is lost to jobs to come. Jobs with the least slack come first, until the time is over.
         """
         for number in sorted(self.runs, key=lambda number: (self.jobs[number].slack, number)):
             if timer.is_over:
@@ -675,10 +676,10 @@ class LevelPlan:
         )
 
 
-def _gives_way(its: Run, job: LevelJob, run: Run) -> bool:
-    """Whether a job that is planned gives way to another one that runs so."""
-    cheaper = its.value == run.value and its.cost > run.cost
-    return job.promised or its.value < run.value or cheaper
+def _is_worth_less(planned: Run, job: LevelJob, run: Run) -> bool:
+    """Whether another job may take the place of a planned run with a run of its own."""
+    cheaper = planned.value == run.value and planned.cost > run.cost
+    return job.promised or planned.value < run.value or cheaper
 
 
 class _PlannedJobs:
@@ -687,7 +688,7 @@ class _PlannedJobs:
     Parameters
     ----------
     stays : BoolArray, shape (jobs,)
-        Jobs that give way to no other.
+        Jobs whose place no other job may take.
     """
 
     def __init__(self, stays: BoolArray) -> None:
@@ -718,25 +719,27 @@ class _PlannedJobs:
         self._pieces[0, : self._count][self._job[: self._count] == number] = 0.0
 
     def least_worth(self, job: LevelJob, run: Run) -> IntArray:
-        """Jobs that give way to another that runs so, those first that are worth least per GPU second that
-        they hold between its release and its deadline.
+        """Jobs whose place another job may take with a run, those first that are worth least per GPU
+        second that they hold between its release and its deadline.
         """
         gpus, begin, end = self._pieces[:, : self._count]
         within = np.minimum(end, job.deadline) - np.maximum(begin, job.release)
         held = gpus * np.maximum(within, 0.0)
         seconds = np.bincount(self._job[: self._count], held, len(self._stays))
-        gives_way = (seconds > 0) & ~self._stays
+        replaceable = (seconds > 0) & ~self._stays
         if not job.promised:
             cheaper = (self._value == run.value) & (self._cost > run.cost)
-            gives_way &= (self._value < run.value) | cheaper
-        others = np.flatnonzero(gives_way)
+            replaceable &= (self._value < run.value) | cheaper
+        others = np.flatnonzero(replaceable)
         return others[np.argsort(self._value[others] / seconds[others], kind="stable")]
 
 
 def stretches_of(pieces: Mapping[int, Sequence[Piece]]) -> list[Stretch]:
-    """Those of the pieces of jobs, which are rows of the job table."""
+    """The stretches of the pieces of jobs, which are rows of the job table."""
     return [
-        (job, level.column, begin, end) for job, own in pieces.items() for level, begin, end in own
+        (job, level.column, begin, end)
+        for job, of_job in pieces.items()
+        for level, begin, end in of_job
     ]
 
 
@@ -795,14 +798,14 @@ def plan_of_all(
     if last:
         plan = LevelPlan(jobs, profile.copy())
         plan.go_on(last)
-        others = (n for n in _queue(jobs, ORDERS[0], ()) if n not in plan.runs)
+        others = (n for n in _queue(jobs, ORDERS[0], {}) if n not in plan.runs)
         if plan.add_all(others, timer) is None:
             return plan
     ways = (False, True) if orders > 1 else (True,)
     urgent: dict[int, list[int]] = {}
     for order, levelled in product(range(orders), ways):
         plan = LevelPlan(jobs, profile.copy(), levelled=levelled)
-        stuck = plan.add_all(_queue(jobs, ORDERS[order], ()), timer)
+        stuck = plan.add_all(_queue(jobs, ORDERS[order], {}), timer)
         if stuck is None:
             return plan
         if levelled:
@@ -810,7 +813,8 @@ def plan_of_all(
     for _ in range(MOST_URGENT if len(jobs) <= FEW_JOBS else 1):
         for order, first in urgent.items():
             plan = LevelPlan(jobs, profile.copy(), levelled=True)
-            stuck = plan.add_all(_queue(jobs, ORDERS[order], first), timer)
+            place = {number: at for at, number in enumerate(first)}
+            stuck = plan.add_all(_queue(jobs, ORDERS[order], place), timer)
             if stuck is None:
                 return plan
             if stuck not in first:
@@ -819,14 +823,13 @@ def plan_of_all(
 
 
 def _queue(
-    jobs: Sequence[LevelJob], order: Callable[[LevelJob], float], first: Sequence[int]
+    jobs: Sequence[LevelJob], order: Callable[[LevelJob], float], place: Mapping[int, int]
 ) -> list[int]:
-    """Numbers of jobs: those that go on to their end, then some in their order, then by `order`."""
-    place = {number: at for at, number in enumerate(first)}
+    """Numbers of jobs: those that go on to their end, then those with a place, then by `order`."""
 
     def key(number: int) -> tuple[bool, int, float, int]:
         job = jobs[number]
-        return job.goes_on is None, place.get(number, len(place)), order(job), number
+        return job.goes_on is None, place.get(number, len(jobs)), order(job), number
 
     return sorted(range(len(jobs)), key=key)
 
@@ -896,13 +899,9 @@ def _planned(plan: LevelPlan, order: Callable[[LevelJob], float], timer: Timer) 
     """The plan with all jobs that find room, in an order; of those that can be stopped, with as many as
     there is time for.
     """
-    keys = [
-        (job.goes_on is None, number not in plan.first, order(job), number)
-        for number, job in enumerate(plan.jobs)
-        if number not in plan.runs
-    ]
-    for can_wait, *_, number in sorted(keys):
-        if can_wait and timer.is_over:
+    queue = _queue(plan.jobs, order, dict.fromkeys(plan.first, 0))
+    for number in [number for number in queue if number not in plan.runs]:
+        if timer.is_over and plan.jobs[number].goes_on is None:
             plan.stopped = True
             break
         plan.add(number)
@@ -935,22 +934,35 @@ def level_jobs(
         Of classes of one job each. None: jobs may stop and change at any moment without cost.
     """
     table, now = C.instance.jobs_table, C.instance.now
-    pool, gpus, job = C.pool[column], C.gpus[column], C.first[C.class_a[column]]
-    first, again, onward = (
-        np.zeros(len(column)),
-        np.zeros(len(column)),
-        np.full(len(column), np.nan),
-    )
+    jobs = [
+        LevelJob(
+            job,
+            levels,
+            max(float(table.arrival[job]) - now, 0.0),
+            bool(promised[k]),
+            exempt=float(table.exempt_time[job]),
+        )
+        for k, levels in _levels_by_class(C, column, due, value, restarts).items()
+        for job in C.jobs_of(k).tolist()
+    ]
     if restarts is not None:
-        again = restart_costs(C.instance, job, pool, gpus)
-        first = np.where(restarts.ran[job], again, 0.0)
-        runs = np.full((2, len(table)), -1, np.int64)
-        runs[:, table.places.job] = table.places.pool, table.places.length
-        as_now = (runs[0, job] == pool) & (runs[1, job] == gpus)
-        onward[as_now] = restarts.restoring[job[as_now]]
-    held = np.where(pool >= 0, gpus * C.configurations.share[C.configuration[column]], 0.0)
-    usage = C.usage.tocsc()
-    renewable = C.resources.renewable
+        may_stop = restarts.preemptible(C.instance)
+        current = set(column[_as_now(C, column)].tolist())
+        jobs = [
+            _exempt(job, float(restarts.held[job.job]), current)
+            if may_stop[job.job]
+            else replace(job, preemptible=False)
+            for job in jobs
+        ]
+    return sorted(jobs, key=lambda job: job.job)
+
+
+def _levels_by_class(
+    C: Classes, column: IntArray, due: FloatArray, value: FloatArray, restarts: Restarts | None
+) -> dict[int, list[Level]]:
+    """The levels of each class, as of `level_jobs`."""
+    first, again, onward = _restart_times(C, column, restarts)
+    usage, renewable = C.usage.tocsc(), C.resources.renewable
     place = np.where(renewable, np.cumsum(renewable), np.cumsum(~renewable)) - 1
     starts, resources, amounts = (
         part.tolist() for part in (usage.indptr, usage.indices, usage.data)
@@ -958,56 +970,59 @@ def level_jobs(
     renews, places = renewable.tolist(), place.tolist()
     levels: dict[int, list[Level]] = {}
     entries = zip(
-        column.tolist(), C.class_a[column].tolist(), held.tolist(), C.sure_duration[column].tolist(),
-        due.tolist(), value.tolist(), first.tolist(), again.tolist(), onward.tolist(), strict=True,
+        column.tolist(), C.class_a[column].tolist(), gpus_held(C)[column].tolist(),
+        C.sure_duration[column].tolist(), due.tolist(), value.tolist(), first.tolist(), again.tolist(),
+        onward.tolist(), strict=True,
     )  # fmt: skip
-    for c, k, gpu, duration, until, worth, start, later, goes_on in entries:
+    for c, k, gpus, duration, until, worth, start, later, goes_on in entries:
         part = slice(starts[c], starts[c + 1])
         used = list(zip(resources[part], amounts[part], strict=True))
         holds = [(places[r], amount) for r, amount in used if renews[r] and amount > 0]
         spends = [(places[r], amount) for r, amount in used if not renews[r]]
         levels.setdefault(k, []).append(
             Level(
-                c, holds, gpu, duration, until, worth, start, later,
+                c, holds, gpus, duration, until, worth, start, later,
                 None if math.isnan(goes_on) else goes_on, spends,
             )
         )  # fmt: skip
-    jobs = [
-        LevelJob(
-            job,
-            own,
-            max(float(table.arrival[job]) - now, 0.0),
-            bool(promised[k]),
-            exempt=float(table.exempt_time[job]),
-        )
-        for k, own in levels.items()
-        for job in C.jobs_of(k).tolist()
-    ]
-    if restarts is not None:
-        may_stop, here = restarts.preemptible(C.instance), set(column[as_now].tolist())
-        jobs = [
-            _exempt(one, float(restarts.held[one.job]), here)
-            if may_stop[one.job]
-            else replace(one, preemptible=False)
-            for one in jobs
-        ]
-    return sorted(jobs, key=lambda one: one.job)
+    return levels
 
 
-def _exempt(job: LevelJob, seconds: float, here: Collection[int]) -> LevelJob:
-    """A job that is not preempted for some seconds, in one of the columns ``here``: its levels are
-    of what is left then.
+def _restart_times(
+    C: Classes, column: IntArray, restarts: Restarts | None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """``first``, ``again`` and ``onward`` of a `Level` for each column; NaN: the job does not run so."""
+    onward = np.full(len(column), np.nan)
+    if restarts is None:
+        return np.zeros(len(column)), np.zeros(len(column)), onward
+    job, as_now = C.first[C.class_a[column]], _as_now(C, column)
+    onward[as_now] = restarts.restoring[job[as_now]]
+    again = restart_costs(C.instance, job, C.pool[column], C.gpus[column])
+    return np.where(restarts.ran[job], again, 0.0), again, onward
+
+
+def _as_now(C: Classes, column: IntArray) -> BoolArray:
+    """Columns in which their job runs now: in its pool, on as many GPUs."""
+    places, job = C.instance.jobs_table.places, C.first[C.class_a[column]]
+    runs = np.full((2, len(C.instance.jobs_table)), -1, np.int64)
+    runs[:, places.job] = places.pool, places.length
+    return np.asarray((runs[0, job] == C.pool[column]) & (runs[1, job] == C.gpus[column]))
+
+
+def _exempt(job: LevelJob, seconds: float, columns: Collection[int]) -> LevelJob:
+    """A job that is not preempted for some seconds, in which it goes on in one of these columns: its
+    levels are of what is left then.
     """
     if not seconds:
         return job
-    mine = [level for level in job.levels if level.column in here]
-    if not mine:
+    running = [level for level in job.levels if level.column in columns]
+    if not running:
         return replace(job, release=seconds)
-    own = max(mine, key=lambda level: level.duration)
-    delay = own.onward or 0.0
-    if seconds >= delay + own.duration:
-        return replace(job, preemptible=False, levels=[own._replace(onward=delay), *job.levels])
-    left = 1.0 - max(seconds - delay, 0.0) / own.duration
+    current = max(running, key=lambda level: level.duration)
+    delay = current.onward or 0.0
+    if seconds >= delay + current.duration:
+        return replace(job, preemptible=False, levels=[current._replace(onward=delay), *job.levels])
+    left = 1.0 - max(seconds - delay, 0.0) / current.duration
     restoring = max(delay - seconds, 0.0)
     levels = [
         level._replace(
@@ -1017,4 +1032,4 @@ def _exempt(job: LevelJob, seconds: float, here: Collection[int]) -> LevelJob:
         )
         for level in job.levels
     ]
-    return replace(job, levels=levels, release=seconds, head=Piece(own, 0.0, seconds))
+    return replace(job, levels=levels, release=seconds, head=Piece(current, 0.0, seconds))

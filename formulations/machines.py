@@ -43,7 +43,7 @@ class FreeMachines:
     @classmethod
     def of(cls, instance: Instance, busy: Mapping[int, float]) -> FreeMachines:
         """The GPUs of nodes that are up or will be available,
-        each free when its node is and who runs there has ended.
+        each free when its node is, and the job that runs there has ended.
 
         Parameters
         ----------

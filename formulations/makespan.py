@@ -72,9 +72,9 @@ def _best_rates(C: Classes, T: sp.csr_matrix) -> FloatArray:
     """
     best, alone = np.zeros(len(C)), np.zeros(len(C))
     entries = T.tocoo()
-    own = C.alone[entries.col]
+    is_alone = C.alone[entries.col]
     np.maximum.at(best, entries.row, entries.data)
-    np.maximum.at(alone, entries.row[own], entries.data[own])
+    np.maximum.at(alone, entries.row[is_alone], entries.data[is_alone])
     if (best <= 0).any():
         raise without_rate(C, np.flatnonzero(best <= 0))
     return np.where(alone > 0, alone, best)

@@ -1,4 +1,4 @@
-"""MIG packing: which layout each GPU has, and who runs in its slices, on the fewest GPUs."""
+"""MIG packing: which layout each GPU has, and which jobs run in its slices, on the fewest GPUs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MigPack(Formulation):
         cnt_lp    slices of profile p in layout l;   N_g GPUs of pool g
         w_g       1; with ``objective=cost`` USD/h of a GPU
         old_gl    GPUs that have layout l now;   r what a GPU more or less in a layout counts, in GPUs
-        T_kc      steps/s of class k in column c (a step is a request, say)
+        T_kc      steps/s of class k in column c (a step may be a request)
     Variables
         x_c       jobs that run in column c;   n_gl GPUs in layout l;   d_gl change of n_gl
     Program
@@ -233,7 +233,7 @@ class _PackProgram:
         return LinearPlan(C, lp, self._read, self._complete, describe, step=1.0 if counts else None)
 
     def _slices(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        """Slices of each pool and profile that columns ask for, and that layouts have."""
+        """Slices of each pool and profile that columns need, and that layouts have."""
         C = self.C
         pools = range(len(C.instance.cluster.pools))
         first = np.cumsum([0, *(len(self._profiles_of(pool)) for pool in pools)])
@@ -303,7 +303,7 @@ class _PackProgram:
         return names
 
     def _read(self, point: FloatArray) -> Schedule:
-        """Who runs in this round, and the layouts of the GPUs."""
+        """The jobs that run in this round, and the layouts of the GPUs."""
         C = self.C
         running = np.round(point[: C.columns]).astype(np.int64)
         column = np.repeat(np.arange(C.columns), running)

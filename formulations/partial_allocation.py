@@ -1,4 +1,4 @@
-"""Partial allocation: fair shares of time that nobody gains by misreporting throughputs."""
+"""Partial allocation: fair shares of time, with which no tenant gains by misreporting throughputs."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ class PartialAllocation(Formulation):
         if star.status is not Status.OPTIMAL:
             return _no_discounts(star.termination, "x* is not known to be the optimum")
         x, w = star.x, program.total.weight
-        own = w * np.log(program.level(x))
-        others = float(C.count @ own) - own
+        welfare = w * np.log(program.level(x))
+        others = float(C.count @ welfare) - welfare
         known = WithoutOne(program, program.repaired(x), _prices(program, star))
         tried, solved = np.zeros((2, len(C)), bool)
         while True:
@@ -165,7 +165,7 @@ class PartialAllocation(Formulation):
                 continue
             solved[k] = True
             rest = _without(program, k)
-            if rest is None:  # nobody else is there
+            if rest is None:  # there is no other job
                 known.value[k] = known.bound[k] = 0.0
                 continue
             without_k = yield Auxiliary(rest)
@@ -216,15 +216,15 @@ def _beside(
     """
     C, w, prices = program.classes, program.total.weight, _prices(rest, optimum)
     assert optimum.x is not None
-    found, mine = rest.repaired(optimum.x), C.class_a == k
+    found, of_k = rest.repaired(optimum.x), C.class_a == k
     if C.count[k] > 1:
-        # It has what those like it have.
-        return np.where(mine, found * (C.count[k] / (C.count[k] - 1.0)), found), prices
+        # It gets as much as each of its equals.
+        return np.where(of_k, found * (C.count[k] / (C.count[k] - 1.0)), found), prices
     # It has the part of what it has at x* whose worth w log(part) is most above its cost.
-    cost = float((program.limit_rows.matrix.T @ prices)[mine] @ x[mine])
-    part = 1.0 / float(x[mine].sum())
-    together = np.where(mine, x * (min(part, w[k] / cost) if cost > 0 else part), 0.0)
-    together[~mine] = found
+    cost = float((program.limit_rows.matrix.T @ prices)[of_k] @ x[of_k])
+    part = 1.0 / float(x[of_k].sum())
+    together = np.where(of_k, x * (min(part, w[k] / cost) if cost > 0 else part), 0.0)
+    together[~of_k] = found
     return together, prices
 
 
@@ -238,7 +238,7 @@ def _without(program: AllocationProgram, k: int) -> AllocationProgram | None:
         return replace(program, classes=replace(C, count=C.count - (np.arange(len(C)) == k)))
     if len(C) == 1:
         return None
-    # Its only job goes, and with it the class, its columns, and what side rows say of these.
+    # Without its only job the class goes, with its columns and their coefficients in side rows.
     stays = np.arange(len(C)) != k
     columns = np.flatnonzero(C.class_a != k)
     number = np.cumsum(stays) - 1

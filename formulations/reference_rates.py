@@ -172,7 +172,7 @@ def refuse_endless(C: Classes, k: IntArray) -> None:
 
 def refuse_rateless(C: Classes) -> None:
     """Raise `InvalidInput` if no class has a rate in any column:
-    a sum of throughputs says nothing of such jobs.
+    a sum of throughputs has no meaning for such jobs.
     """
     if len(C) and not C.throughput.sum() > 0:
         raise without_rate(C, np.arange(len(C)))

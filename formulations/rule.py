@@ -53,8 +53,8 @@ class Rule(Formulation):
 
     def random(self, seed: int) -> np.random.Generator:
         """Draws of a rule with an option ``seed``, by default that of the run."""
-        own = self.options.seed
-        return np.random.default_rng(seed if own is None else own)
+        option = self.options.seed
+        return np.random.default_rng(seed if option is None else option)
 
     @abstractmethod
     def decide(self, C: Classes, seed: int) -> Deciding:

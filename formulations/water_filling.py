@@ -33,7 +33,7 @@ class WaterFilling(Formulation):
                                       nt_k(x) >= L_k              for the others,  time, capacity
                   L_k := L_k + rate_k c;   hold the classes whose row has a positive dual (they have this level in
                   every optimal solution), and those that have all the time on their best column;
-        until     nobody rises
+        until     no job rises
     Program
         maximise  sum_k n_k nt_k(x)   s.t.  nt_k(x) >= L_k for every class k,  time, capacity
 
@@ -94,7 +94,7 @@ class WaterFilling(Formulation):
 def rising(
     C: Classes, gang: FloatArray, by_tenants: bool, then: sp.csr_matrix | None = None
 ) -> LexicographicMinimum:
-    """Who rises how fast: rate_k of the class docstring with s_k = ``gang``;
+    """Which jobs rise how fast: rate_k of the class docstring with s_k = ``gang``;
     ``then`` is for the last program.
     """
     tenants = C.instance.tenants if by_tenants else ()

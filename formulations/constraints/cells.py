@@ -27,7 +27,7 @@ Owned = Mapping[str, Annotated[int, Field(ge=0, le=2**31)]]
 class Cells(SideConstraint):
     """A tenant's jobs stay within the cells of GPUs that its virtual cluster owns.
 
-    A cell is a group of s GPUs close to each other: 1, 2, 4 or 8 GPUs of a node, say. Sizes divide one
+    A cell is a group of s GPUs close to each other: such as 1, 2, 4 or 8 GPUs of a node. Sizes divide one
     another, so that a cell of one size splits into whole cells of the next smaller one. A column on one node
     needs a cell of the smallest size that holds its GPUs; one on several nodes the largest cells for what it
     has of each. With N_s the cells of size s that the tenant owns, w_c the cells that column c needs, of size

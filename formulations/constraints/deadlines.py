@@ -21,7 +21,7 @@ class Deadlines(SideConstraint):
 
         sum_c T_kc x_c  >=  n_k N_k / (D_k - now)                                    (deadlines)
 
-    The rows ask for more than a deadline: a steady pace from now on. `lease` decides deadlines that
+    The rows require more than a deadline: a steady pace from now on. `lease` decides deadlines that
     jobs can only meet in turns.
 
     T is the throughput at the option ``quantile`` of the formulation (by default the median): a job
@@ -98,7 +98,7 @@ class Deadlines(SideConstraint):
         )
 
     def _weight(self, C: Classes, k: IntArray) -> FloatArray:
-        """What it counts if a class falls short of its pace: who has more time can catch up."""
+        """The weight of a class that falls short of its pace: with more time left it can catch up."""
         if self._way == "none":
             return C.instance.round / (C.deadline[k] - C.instance.now)
         return C.weight[k]
@@ -130,14 +130,14 @@ class Deadlines(SideConstraint):
 
 
 def _words(C: Classes, of_row: IntArray, row: int) -> str:
-    """What a deadline asks for, in GPU hours of each pool where the job is fastest per GPU."""
+    """What a deadline requires, in GPU hours of each pool where the job is fastest per GPU."""
     k, now = int(of_row[row]), C.instance.now
     steps, deadline = float(C.steps_left[k]), float(C.deadline[k])
     pools = C.instance.cluster.pools
-    mine = np.flatnonzero(C.alone & (C.class_a == k) & (C.pool >= 0) & (C.rate_a > 0))
-    hours = steps / (C.rate_a[mine] * C.sure_factor[mine]) * C.gpus[mine] / 3600.0
+    columns = np.flatnonzero(C.alone & (C.class_a == k) & (C.pool >= 0) & (C.rate_a > 0))
+    hours = steps / (C.rate_a[columns] * C.sure_factor[columns]) * C.gpus[columns] / 3600.0
     best: dict[str, float] = {}
-    for column, need in zip(mine.tolist(), hours.tolist(), strict=True):
+    for column, need in zip(columns.tolist(), hours.tolist(), strict=True):
         name = pools[C.pool[column]].name
         best[name] = min(best.get(name, np.inf), need)
     cheapest = sorted(best.items(), key=lambda item: item[1])[:3]

@@ -20,12 +20,12 @@ def gpus_held(C: Classes) -> FloatArray:
     return np.where(C.pool >= 0, C.gpus * share, 0.0)
 
 
-def part_of(C: Classes, mine: BoolArray) -> FloatArray:
+def part_of(C: Classes, classes: BoolArray) -> FloatArray:
     """Part of each column that belongs to the classes of a mask, shape (N,):
     a pair belongs to both, half each.
     """
-    other = np.where(C.alone, mine[C.class_a], mine[C.class_b])
-    return (mine[C.class_a].astype(np.float64) + other) / 2.0
+    other = np.where(C.alone, classes[C.class_a], classes[C.class_b])
+    return (classes[C.class_a].astype(np.float64) + other) / 2.0
 
 
 def usable_gpus(C: Classes, pools: IntArray) -> FloatArray:

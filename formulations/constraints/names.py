@@ -1,4 +1,4 @@
-"""Names in the options of side constraints: found in the instance, or refused in words."""
+"""Names in the options of side constraints: found in the instance, or refused."""
 
 from __future__ import annotations
 

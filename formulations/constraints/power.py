@@ -51,9 +51,7 @@ class Power(SideConstraint):
     options: Options
 
     def check(self, instance: Instance) -> None:
-        """The pools must exist, and, as long as no job tells which of them count,
-        some must say what they draw.
-        """
+        """The pools must exist, and, where there is no job, at least one must state its power."""
         pools = pool_rows(self.kind, self.options.pools, instance).tolist()
         silent = all(instance.cluster.pools[row].watts_per_gpu is None for row in pools)
         if pools and silent and not len(instance.jobs_table):
@@ -103,7 +101,7 @@ class Power(SideConstraint):
 
 
 def _unstated(pool: int, field: str) -> InvalidArgument:
-    """The error of a pool that does not say what its GPUs draw."""
+    """The error of a pool that does not state its power."""
     way_out = ", or idle=false" if field == IDLE else ""
     expected = f"what a GPU draws in W, as power is limited{way_out}"
     return InvalidArgument(f"cluster.pools[{pool}].{field}", "nothing", expected)

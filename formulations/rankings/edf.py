@@ -18,7 +18,7 @@ class EarliestDeadlineFirst(Ranking):
 
     Key
         (0, d_j)    a deadline that has not passed, hard or soft, or a soft one that has;
-        (1, d_j)    a hard deadline that has passed: there is nothing left to save, so its job makes way for all those
+        (1, d_j)    a hard deadline that has passed: there is nothing left to save, so its job comes after all those
                     that can still be in time;
         (2, 0)      no deadline
 

@@ -42,7 +42,7 @@ class Tiresias(Ranking):
 
     With ``classes``, jobs with the same number of GPUs have their own queues, and the classes go
     side by side, each with a part of the GPUs in proportion to its demand. With D_c the GPUs that
-    the jobs of class c ask for, and G_j those of job j and of all jobs before it in its class, the
+    the jobs of class c need, and G_j those of job j and of all jobs before it in its class, the
     key is
 
         (G_j / D_c, g_j)

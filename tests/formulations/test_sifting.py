@@ -31,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small programs are sifted, from a relaxation of few intervals and with too few columns at first."""
     monkeypatch.setattr(deadline_fluid, "SIFTED_FROM", 1)
     monkeypatch.setattr(deadline_fluid, "MOST_BOUNDING", 40)
-    monkeypatch.setattr(deadline_fluid, "SHARE_AT_FIRST", 0.3)
+    monkeypatch.setattr(deadline_fluid, "WORK_AT_FIRST", 0.3)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_ctrl_c_where_no_schedule_is_known_is_an_error(monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("never_refuted")
 def test_the_last_point_and_its_bound_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """All columns are chosen at first, and the last of them is said to join: the second program is the same."""
-    monkeypatch.setattr(deadline_fluid, "SHARE_AT_FIRST", 9.0)
+    monkeypatch.setattr(deadline_fluid, "WORK_AT_FIRST", 9.0)
     optimum = solve().objective
     monkeypatch.setattr(sifting, "TOO_CHEAP", -1e9)
     stopped = Values(Termination.WORK_LIMIT)
