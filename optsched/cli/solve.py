@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,8 @@ from optsched.errors import (
 )
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from optsched.solution import Solution
     from optsched.study.direct import ProgramSolution
 
@@ -104,44 +106,96 @@ class RoundsOptions:
             )
 
 
-def solve(
-    shell: Shell,
-    problem: Solved,
-    search: Search,
+@dataclass(frozen=True)
+class Answers:
+    """Where the search begins, and what it has to find."""
+
+    section: ClassVar = SOLVER
+
     start: Annotated[
-        str | None,
-        Option("Solution (json) or point (.sol) to start from.", "FILE", section=SOLVER),
-    ] = None,
+        str | None, Option("Solution (json) or point (.sol) to start from.", "FILE")
+    ] = None
     generate_columns: Annotated[
         bool,
         Option(
             "Make columns only of pairs of jobs, or configurations, that are worth it; the optimum "
-            "is the same.",
-            section=SOLVER,
+            "is the same."
         ),
-    ] = False,
+    ] = False
     solutions: Annotated[
         int,
         Option(
             "Show the best N solutions in whole jobs that are found; with -o plan.json, others are written to "
-            "plan-2.json, plan-3.json and so on.  [default: 1]",
-            section=SOLVER,
+            "plan-2.json, plan-3.json and so on.  [default: 1]"
         ),
-    ] = 1,
-    require_optimal: Annotated[
-        bool, Option("Exit 5 if optimality is not proven.", section=SOLVER)
-    ] = False,
+    ] = 1
+    require_optimal: Annotated[bool, Option("Exit 5 if optimality is not proven.")] = False
+
+
+@dataclass(frozen=True)
+class SolutionFiles:
+    """What is added to the solution, and where it goes."""
+
+    section: ClassVar = OUTPUT
+
+    place: Annotated[bool, Option("Place the rows that run first on GPUs of nodes.")] = False
+    output: Annotated[Target | None, output_option("Write the solution (json, or .sol).")] = None
+    duals: Annotated[bool, Option("Write all row duals, however many there are.")] = False
+    as_json: Json = False
+
+    @property
+    def file(self) -> str | None:
+        return None if self.output == "-" else self.output
+
+    @property
+    def prints_json(self) -> bool:
+        return self.as_json or self.output == "-"
+
+    def check(self, solutions: int, read: tuple[str | None, ...]) -> None:
+        """Refuse several solutions without a file, and one that would replace a file that is read."""
+        if self.file is None:
+            if solutions > 1 and self.prints_json:
+                raise UsageError("--solutions writes a file for each solution: give -o FILE")
+            return
+        sources = {os.path.realpath(source) for source in read if source is not None}
+        for number in range(2, solutions + 1):
+            path = _beside(self.file, number)
+            if os.path.realpath(path) in sources:
+                raise InvalidArgument("--solutions", f"{path}, which is read", "another -o FILE")
+
+    def show(
+        self,
+        shell: Shell,
+        solution: Solution | ProgramSolution,
+        document: Callable[[], Mapping[str, Any]],
+        view: Iterable[RenderableType],
+        alternatives: Sequence[Solution] = (),
+        notes: Iterable[str] = (),
+    ) -> None:
+        """Write the solution and its alternatives, and show it."""
+        from optsched.solvers.interrupt import interrupt_flag
+
+        with interrupt_flag():  # after a first Ctrl-C the answer found so far is kept
+            written = (
+                self.file if self.file and _write(shell, solution, self.file, self.duals) else None
+            )
+            for number, other in enumerate(alternatives if written else (), 2):
+                _write(shell, other, _beside(str(written), number), self.duals)
+            # Print notes before the tables, which may fill more than a screen
+            if not self.prints_json:
+                shell.note(notes)
+            shell.answer(self.prints_json, document, view, written=written_to(solution=written))
+
+
+def solve(
+    shell: Shell,
+    problem: Solved,
+    search: Search,
+    answers: Answers,
     *,
     running: ManyOptions,
     slices: RoundsOptions,
-    place: Annotated[
-        bool, Option("Place the rows that run first on GPUs of nodes.", section=OUTPUT)
-    ] = False,
-    output: Annotated[Target | None, output_option("Write the solution (json, or .sol).")] = None,
-    duals: Annotated[
-        bool, Option("Write all row duals, however many there are.", section=OUTPUT)
-    ] = False,
-    as_json: Json = False,
+    files: SolutionFiles,
 ) -> int:
     """Solve an instance with a formulation, or a program, and certify the answer.
 
@@ -165,56 +219,53 @@ def solve(
     # Start the clock before anything is checked, imported or read
     search.timer  # noqa: B018
     slices.check()
-    if solutions > 1 and (output == "-" or (as_json and output is None)):
-        raise UsageError("--solutions writes a file for each solution: give -o FILE")
-    if output is not None and output != "-":
-        _check_others(output, solutions, (problem.instance, start))
-    from optsched import api
-    from optsched.cli.solution_view import program_view, solution_view
+    files.check(answers.solutions, (problem.instance, answers.start))
     from optsched.formats.mps import is_program
-    from optsched.solvers.interrupt import interrupt_flag
 
-    program = is_program(problem.instance)
-    solution: Any
-    if program:
+    if is_program(problem.instance):
         needs_instance = {
-            "--generate-columns needs": generate_columns,
-            "--solutions needs": solutions != 1,
-            "--rounds and --place need": place or slices.rounds is not None,
+            "--generate-columns needs": answers.generate_columns,
+            "--solutions needs": answers.solutions != 1,
+            "--rounds and --place need": files.place or slices.rounds is not None,
             "--jobs and --executor need": running != ManyOptions(),
         }
-        _check_program(problem, output, duals, needs_instance)
-        solution = _solve_program(shell, problem.instance, search, start)
-    else:
-        _check_ending(output)
-        chosen = with_formulation(problem)
-        solution = solved(
-            shell, chosen, search, check=api.check_placeable if place else None,
-            start=start, generate_columns=generate_columns,
-            processes=running.jobs, executor=running.executor,
-            solutions=solutions,
-        )  # fmt: skip
-    code = exit_code(solution, require_optimal)
+        _check_program(problem, files, needs_instance)
+        return _solve_program(shell, problem.instance, search, answers, files)
+    return _solve_instance(shell, problem, search, answers, running, slices, files)
+
+
+def _solve_instance(
+    shell: Shell,
+    problem: Solved,
+    search: Search,
+    answers: Answers,
+    running: ManyOptions,
+    slices: RoundsOptions,
+    files: SolutionFiles,
+) -> int:
+    # The content of a file such as plan.csv would be JSON
+    if files.file is not None and Path(files.file).suffix.lower() not in ("", ".json", ".sol"):
+        expected = ".json or .sol for a solution; for a table see to_frame()"
+        raise wrong_ending(files.file, expected)
+    from optsched import api
+    from optsched.cli.solution_view import solution_view
+
+    solution = solved(
+        shell, with_formulation(problem), search, check=api.check_placeable if files.place else None,
+        start=answers.start, generate_columns=answers.generate_columns,
+        processes=running.jobs, executor=running.executor,
+        solutions=answers.solutions,
+    )  # fmt: skip
+    code = exit_code(solution, answers.require_optimal)
     if certificate_failed(shell, solution):
         return code
     failure = None
-    if not program and solution.allocation is not None:
-        solution, failure = _with_gpus(shell, solution, search, slices, place)
-    as_json = as_json or output == "-"
-    with interrupt_flag():  # after a first Ctrl-C the answer found so far is kept
-        written = output is not None and output != "-" and _write(shell, solution, output, duals)
-        if written and output is not None and not program:
-            for number, other in enumerate(solution.alternatives, 2):
-                _write(shell, other, _beside(output, number), duals)
-        # Print it before the tables, which may fill more than a screen
-        if not (as_json or program):
-            shell.note(solution.notes)
-        shell.answer(
-            as_json,
-            solution.to_document if program else partial(solution.to_document, duals),
-            program_view(solution) if program else solution_view(solution),
-            written=written_to(solution=output if written else None),
-        )
+    if solution.allocation is not None:
+        solution, failure = _with_gpus(shell, solution, search, slices, files.place)
+    files.show(
+        shell, solution, partial(solution.to_document, files.duals), solution_view(solution),
+        solution.alternatives, solution.notes,
+    )  # fmt: skip
     return code if failure is None else shell.failed(failure)
 
 
@@ -271,35 +322,17 @@ def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
     return True
 
 
-def _check_others(output: str, solutions: int, read: tuple[str | None, ...]) -> None:
-    """Refuse to write another solution over a file that is read."""
-    sources = {os.path.realpath(source) for source in read if source is not None}
-    for number in range(2, solutions + 1):
-        path = _beside(output, number)
-        if os.path.realpath(path) in sources:
-            raise InvalidArgument("--solutions", f"{path}, which is read", "another -o FILE")
-
-
 def _beside(output: str, number: int) -> str:
     """The file of another solution: ``plan-2.json`` beside ``plan.json``."""
     path = Path(output)
     return str(path.with_name(f"{path.stem}-{number}{path.suffix}"))
 
 
-def _check_ending(output: str | None) -> None:
-    """Refuse a file such as ``plan.csv`` before anything is solved:
-    its content would be JSON.
-    """
-    ending = "" if output is None else Path(output).suffix.lower()
-    if output is not None and ending not in ("", ".json", ".sol"):
-        raise wrong_ending(output, ".json or .sol for a solution; for a table see to_frame()")
-
-
 # --- programs that no formulation made ------------------------------------------------------------
 
 
 def _check_program(
-    problem: ProblemOptions, output: str | None, duals: bool, needs_instance: Mapping[str, bool]
+    problem: ProblemOptions, files: SolutionFiles, needs_instance: Mapping[str, bool]
 ) -> None:
     """Refuse options that a program does not have, before it is solved.
 
@@ -311,7 +344,7 @@ def _check_program(
         "-C": problem.constraints,
         "--no-classes": problem.no_classes,
         "--model": problem.model,
-        "--duals": duals,
+        "--duals": files.duals,
     }
     wrong = [option for option, value in given.items() if value]
     if wrong:
@@ -322,21 +355,25 @@ def _check_program(
     for words, asked in needs_instance.items():
         if asked:
             raise UsageError(f"{words} an instance: {problem.instance} is a program")
-    if output is None or output == "-":
-        return
-    if Path(output).suffix.lower() not in (".sol", ".json"):
-        raise wrong_ending(output, ".sol or .json for the solution of a program")
+    if files.file is not None and Path(files.file).suffix.lower() not in (".sol", ".json"):
+        raise wrong_ending(files.file, ".sol or .json for the solution of a program")
 
 
 def _solve_program(
-    shell: Shell, program: str, search: Search, start: str | None
-) -> ProgramSolution:
+    shell: Shell, program: str, search: Search, answers: Answers, files: SolutionFiles
+) -> int:
+    from optsched.cli.solution_view import program_view
     from optsched.study.direct import solve_program
 
     with progress(shell, "solving", shown=not search.solver_log) as on_progress:
-        return solve_program(
+        solution = solve_program(
             program,
-            start=start,
+            start=answers.start,
             on_progress=on_progress,
             **search.limits | {"time_limit": search.timer},
         )
+    code = exit_code(solution, answers.require_optimal)
+    if certificate_failed(shell, solution):
+        return code
+    files.show(shell, solution, solution.to_document, program_view(solution))
+    return code
