@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +39,6 @@ from optsched.display.columns import written
 from optsched.instance.resize import words_of
 from optsched.registry import objective_words
 from optsched.sensitivity import CapacityCurve, CapacityRange, Change, Front, WhatIf
-from optsched.sensitivity.front import Axis
 from optsched.solution import Solution, Status
 from optsched.solution.explanation import assumptions_of, conflict_statement
 from optsched.study.comparison import Comparison, ComparisonRow
@@ -79,7 +78,12 @@ def comparison_view(comparison: Comparison) -> Iterator[RenderableType]:
     formulations = count(len(comparison.rows), "formulation")
     yield heading(f"{name(comparison.instance.name)}: {jobs}, {formulations}")
     yield cluster_words(comparison.instance)
-    labels = {id(row): _entry_label(row) for row in comparison.rows}
+    labels = {
+        id(row): _labelled(
+            row.formulation, [f"{key}={plain(value)}" for key, value in row.options.items()]
+        )
+        for row in comparison.rows
+    }
     measured = any(row.measures is not None for row in comparison.rows)
     yield table(
         "formulation", "status", "objective", "gap", "proof", *(MEASURED.values() if measured else ()),
@@ -99,10 +103,9 @@ def _packed_notes(comparison: Comparison, labels: Mapping[int, str]) -> Iterator
             yield f"{labels[id(row)]}: {relaxation}"
 
 
-def _entry_label(row: ComparisonRow) -> str:
-    """The formulation with the options that were given."""
-    options = ",".join(f"{key}={plain(value)}" for key, value in row.options.items())
-    return f"{row.formulation}:{options}" if options else row.formulation
+def _labelled(formulation: str, options: Sequence[str]) -> str:
+    """``name:key=value,key=value``."""
+    return f"{formulation}:{','.join(options)}" if options else formulation
 
 
 def _outcome(row: ComparisonRow) -> list[str | Text]:
@@ -188,20 +191,19 @@ def pareto_view(front: Front) -> Iterator[RenderableType]:
     yield cluster_words(front.instance)
     yield ""
     yield facts(
-        (label, f"{_axis_label(axis)}: {axis.title}")
+        (label, f"{_labelled(axis.formulation, changed_options(axis.formulation, axis.options))}: {axis.title}")
         for label, axis in zip(("1st", "2nd"), front.axes, strict=True)
-    )
+    )  # fmt: skip
     if front.points:
         yield from _points(front)
-    yield from _ends(front)
+    else:
+        # An end without an optimum is the reason
+        for axis, end in zip(front.axes, front.ends, strict=False):
+            yield f"{axis.formulation}: {end.status}"
+        if front.ends:
+            yield from conflicts(front.ends[0])
     yield ""
     yield bullets(_front_notes(front))
-
-
-def _axis_label(axis: Axis) -> str:
-    """The formulation with options that are not at their defaults."""
-    options = ",".join(changed_options(axis.formulation, axis.options))
-    return f"{axis.formulation}:{options}" if options else axis.formulation
 
 
 def _points(front: Front) -> Iterator[RenderableType]:
@@ -224,16 +226,6 @@ def _points(front: Front) -> Iterator[RenderableType]:
 
 def _number(value: float) -> str:
     return number(value) if np.isfinite(value) else "none"
-
-
-def _ends(front: Front) -> Iterator[RenderableType]:
-    """The reason why there are no points: an end without an optimum."""
-    if front.points:
-        return
-    for axis, end in zip(front.axes, front.ends, strict=False):
-        yield f"{axis.formulation}: {end.status}"
-    if front.ends:
-        yield from conflicts(front.ends[0])
 
 
 def _front_notes(front: Front) -> Iterator[str]:

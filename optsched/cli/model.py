@@ -254,19 +254,13 @@ def described(model: str) -> dict[str, Any]:
     from optsched.performance.learned import PAIR_MODELS, pair_class
     from optsched.registry import load_model, names
 
-    owner: Any = (
-        pair_class(model)
-        if model in PAIR_MODELS and model not in names("performance model")
-        else None
-    )
-    made_of = PAIRED if owner is not None else None
-    owner = load_model(model) if owner is None else owner
-    text = inspect.cleandoc(owner.__doc__ or "")
+    is_paired = model in PAIR_MODELS and model not in names("performance model")
+    owner: Any = pair_class(model) if is_paired else load_model(model)
     return {
         "name": model,
-        "made_of": made_of or _made_of(owner),
+        "made_of": PAIRED if is_paired else _made_of(owner),
         "module": owner.__module__,
-        "text": text,
+        "text": inspect.cleandoc(owner.__doc__ or ""),
     }
 
 
@@ -392,21 +386,14 @@ def _chosen(document: Mapping[str, Any], profiles: Profiles) -> list[dict[str, A
             of_pair = (ways.workload == ways.workloads.index(workload)) & (
                 ways.gpu == ways.gpu_types.index(gpu)
             )
-            ranges = {
-                name: [
-                    getattr(ways, name)[of_pair].min().item(),
-                    getattr(ways, name)[of_pair].max().item(),
-                ]
-                for name in ("gpus", "nodes", "samples")
-            }
-            law = choice["laws"][0]
+            measured = {name: getattr(ways, name)[of_pair] for name in ("gpus", "nodes", "samples")}
             rows.append(
                 {
                     "workload": workload,
                     "gpu": gpu,
                     "ways": choice["ways"],
-                    **ranges,
-                    "law": law,
+                    **{name: [of.min().item(), of.max().item()] for name, of in measured.items()},
+                    "law": choice["laws"][0],
                     "error": choice["error"],
                 }
             )
@@ -633,10 +620,6 @@ class Asked:
         Option("Largest batch that fits one GPU at once; a larger one takes several passes.", "M"),
     ] = None
 
-    def given(self) -> bool:
-        """Whether any of them is."""
-        return any((self.gpus, self.nodes, self.batch, self.batch_per_gpu, self.max_batch_per_gpu))
-
 
 def predict(
     shell: Shell,
@@ -662,7 +645,7 @@ def predict(
         optsched model predict model.json --workload bert --gpu T4 --gpus 1,2,4,8 --gpus-per-node 4 --batch-per-gpu 32
         optsched model predict model.json --workload bert --gpu T4 --gpus 4,8 --nodes 1,2 --batch 256 --json
     """
-    if bool(profiles) == asked.given():
+    if bool(profiles) == (asked != Asked()):
         raise UsageError(
             "expected PROFILES, or --workload, --gpu, --gpus and --batch or --batch-per-gpu"
         )

@@ -84,13 +84,9 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         str(row["status"]),
         optional(objective, number),
         optional(gap, share),
-        "" if best is None else _signed_share(best),
+        "" if best is None else share(best) if best > -ROUNDING else f"-{share(-best)}",
         seconds(row["wall_s"] if spent is None else spent),
     ]
-
-
-def _signed_share(part: float) -> str:
-    return share(part) if part > -ROUNDING else f"-{share(-part)}"
 
 
 def _title(row: Mapping[str, Any]) -> str:

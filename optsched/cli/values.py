@@ -222,9 +222,8 @@ def picture(path: str, option: str) -> str:
     from optsched.report.pictures import picture_format, require_matplotlib
 
     picture_format(path)
-    check_target(path)
     require_matplotlib()
-    return path
+    return target(path, option)
 
 
 def page(path: str, option: str) -> str:
@@ -233,9 +232,8 @@ def page(path: str, option: str) -> str:
 
     if Path(path).suffix.lower() not in (".html", ".svg", ".png", ".pdf"):
         raise wrong_ending(path, ".html, .svg, .png or .pdf")
-    check_target(path)
     require_matplotlib()
-    return path
+    return target(path, option)
 
 
 def _parts(text: str) -> list[str]:

@@ -598,9 +598,7 @@ class Formulation(ABC, Displayed):
 
 
 def _check_reads(reader: str, reads: frozenset[str]) -> None:
-    """Refuse what is declared in ``reads`` without being a job array:
-    classes cannot be reasons apart by it.
-    """
+    """Refuse names in ``reads`` that are no job arrays, as classes cannot differ by them."""
     for name in sorted(reads - KNOWN):
         arrays = f"job arrays, some of {', '.join(sorted(KNOWN))}"
         raise InvalidArgument(f"reads of {reader}", repr(name), arrays)

@@ -1,8 +1,7 @@
-"""What a user should hear about an answer:
-what was stated and has no effect on it, and who is not in it yet.
+"""Notes on an answer: fields of the instance without effect on it, and jobs that are not in it yet.
 
-An instance may state more than a formulation asks for: max-min fairness has no use for deadlines.
-That is no error, but their author must not think that the deadlines were kept.
+An instance may state more than a formulation reads: max-min fairness does not use deadlines. That is
+no error, but the user must not think that the deadlines were kept.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ class Field(NamedTuple):
     words : str
         What its values are.
     part_of : str
-        A field without which it has no meaning: nothing is said of it where that is not read
-        either.
+        A field without which it has no meaning: where that is not read either, only that is noted.
     """
 
     words: str
@@ -59,8 +57,8 @@ FIELDS = {
 }
 """By the names that ``reads`` and ``also_reads`` use.
 
-What every program reads is not here, nor what describes machines and workloads to those that ask
-(prices, power, bandwidths, parameters of models): these set no requirement on an answer.
+Fields that every program reads are left out, and those that describe machines and workloads (prices,
+power, bandwidths, parameters of models): they set no requirement on an answer.
 """
 OF_PLACEMENT = frozenset({"preemptible", "running"})
 """Fields that a placement reads."""

@@ -139,8 +139,7 @@ def _neighbours(lanes: IntArray) -> list[IntArray]:
     return np.split(lanes, np.flatnonzero(np.diff(lanes) != 1) + 1)
 
 
-# --- the data that is shown
-# -------------------------------------------------------------------------------
+# --- the data that is shown -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

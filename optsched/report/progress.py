@@ -52,7 +52,10 @@ class ProgressRecorder:
             last = self._events[-2:]
             if (
                 len(last) == 2
-                and all(_equal(event, other) for other in last)
+                and all(
+                    (event.incumbent, event.bound) == (other.incumbent, other.bound)
+                    for other in last
+                )
                 and event.elapsed >= last[1].elapsed
             ):
                 self._events[-1] = event
@@ -67,10 +70,6 @@ class ProgressRecorder:
         """The events kept so far, in order."""
         with self._lock:
             return tuple(self._events)
-
-
-def _equal(one: Progress, other: Progress) -> bool:
-    return (one.incumbent, one.bound) == (other.incumbent, other.bound)
 
 
 @dataclass(frozen=True)

@@ -128,30 +128,13 @@ def pareto(
         Not two objectives, or such as cannot be traded against each other.
     InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
-    if isinstance(objectives, str):
-        raise InvalidArgument(
-            "objectives",
-            repr(objectives),
-            "two formulations",
-            sentence=f"a front is between two objectives, found {objectives!r} alone: "
-            f'write them as a list, such as ["{objectives}", "cost"]',
-        )
-    pairs = names_and_options(objectives, "objectives", "formulation")
-    if len(pairs) != 2 or pairs[0] == pairs[1]:
-        raise InvalidArgument(
-            "objectives",
-            str(len(pairs)),
-            "two objectives that differ",
-            sentence=f"a front is between two objectives that differ, found {len(pairs)} of them",
-        )
+    pairs = _two(objectives)
     if not 2 <= points <= MOST_POINTS:
         raise InvalidArgument("points", str(points), f"a number from 2 to {MOST_POINTS:,}")
     timer = timer_of(limits.get("time_limit"))
     make_limits(**limits)
     for name, options in pairs:
-        make_formulation(
-            name, options, constraints
-        )  # names and options are checked before anything is read
+        make_formulation(name, options, constraints)  # checked before anything is read
     given = load(instance, performance)
     trade = _Trade(given, pairs, constraints, model, classes, solver, prove)
     f, g = trade.formulations
@@ -169,23 +152,40 @@ def pareto(
         return search.front(axes, points, lambda levels: _SolvedLevels(search.points(levels)))
 
     def elsewhere(levels: Sequence[KeptLevel]) -> _SolvedLevels:
-        time = timer.left if np.isfinite(timer.left) else None
-        # Nobody hears in other processes
-        alone = {**limits, "time_limit": time, "on_progress": None, "on_log": None}
         parts = np.array_split(np.arange(len(levels)), max(min(processes, len(levels)), 1))
         stretches = [[levels[number] for number in part.tolist()] for part in parts]
-
-        def begin(number: int) -> None:
-            if on_point is not None:
-                on_point(stretches[number][0].number)
-
+        # Progress and log of other processes are not received
+        time = timer.left if np.isfinite(timer.left) else None
+        given_limits = {**limits, "time_limit": time, "on_progress": None, "on_log": None}
         found = all_results_of(
-            _points_of, (given, replace(trade), search.best, alone), stretches, processes=processes,
-            executor=executor, threads=limits.get("threads", 1) or cores(), on_begin=begin,
+            _points_of, (given, replace(trade), search.best, given_limits), stretches,
+            processes=processes, executor=executor, threads=limits.get("threads", 1) or cores(),
+            on_begin=None if on_point is None else lambda part: on_point(stretches[part][0].number),
         )  # fmt: skip
         return _SolvedLevels.joined(found)
 
     return search.front(axes, points, elsewhere)
+
+
+def _two(objectives: Sequence[Objective]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Two objectives with their options; raises `InvalidArgument`."""
+    if isinstance(objectives, str):
+        raise InvalidArgument(
+            "objectives",
+            repr(objectives),
+            "two formulations",
+            sentence=f"a front is between two objectives, found {objectives!r} alone: "
+            f'write them as a list, such as ["{objectives}", "cost"]',
+        )
+    pairs = names_and_options(objectives, "objectives", "formulation")
+    if len(pairs) != 2 or pairs[0] == pairs[1]:
+        raise InvalidArgument(
+            "objectives",
+            str(len(pairs)),
+            "two objectives that differ",
+            sentence=f"a front is between two objectives that differ, found {len(pairs)} of them",
+        )
+    return pairs
 
 
 class KeptLevel(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the optimum becomes with other capacities, beside what the prices had said.
+"""What the optimum becomes with other capacities, beside what the prices predict.
 
 Two readings of "8 more GPUs" are sensible, and both are reported:
 
@@ -191,8 +191,8 @@ class WhatIf(DisplayedTable):
             "held": self.difference(change.held),
             "by prices": change.predicted,
         }
-        said = [f"{how} {value:+.4g}" for how, value in parts.items() if value is not None]
-        return f"{amount(change.solution.objective)}: {', '.join(said)}"
+        words = [f"{how} {value:+.4g}" for how, value in parts.items() if value is not None]
+        return f"{amount(change.solution.objective)}: {', '.join(words)}"
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The changes: what was added, and what the objective becomes,
@@ -266,9 +266,8 @@ def whatif(
     if not add:
         raise InvalidArgument("add", "nothing", "the name of a pool or resource, and an amount")
     budget = make_limits(**limits)
-    make_formulation(
-        formulation, options, constraints, extend
-    )  # a wrong name is refused before anything is read
+    # A wrong name is refused before anything is read
+    make_formulation(formulation, options, constraints, extend)
     given = load(instance, performance)
     wanted = [{name: amount} for name, amount in add.items()] if each else [dict(add)]
     larger = [resized(given, change) for change in wanted]
@@ -279,18 +278,15 @@ def whatif(
     }  # fmt: skip
     base = solve(given, formulation, **how)
     engine = Engine(load_solver, solver, budget, prove)
-    own = formulation_for(given, formulation, options, constraints, extend)
-    held, not_held = _held(own, base, engine)
+    held, not_held = _held(
+        formulation_for(given, formulation, options, constraints, extend), base, engine
+    )
     if processes > 1 or executor != LOCAL:
-        how |= {"on_progress": None, "on_log": None}  # nobody hears them in other processes
-
-    def begin(number: int) -> None:
-        if on_change is not None:
-            on_change(wanted[number])
-
+        how |= {"on_progress": None, "on_log": None}  # other processes do not report them
     solutions = all_results_of(
         _solved, (formulation, how), larger, processes=processes, executor=executor,
-        threads=limits.get("threads", 1) or cores(), on_begin=begin,
+        threads=limits.get("threads", 1) or cores(),
+        on_begin=None if on_change is None else lambda number: on_change(wanted[number]),
     )  # fmt: skip
     changes = [
         _change(base, change, solution, held)

@@ -379,31 +379,18 @@ class TimelinePlan:
     def _words(self, name: str, number: int) -> str:
         names = self.classes.instance.jobs_table.names
         if name == "capacity":
-            return f"the capacity of {self._renewable[number]}"
+            return f"the capacity of {self._resource(True, number)}"
         if name == "budget":
-            return f"the budget of {self._consumable[number]}"
+            return f"the budget of {self._resource(False, number)}"
         if name == "precedence":
             a, b = self.timeline.precedence[number].tolist()
             return f"the order of jobs {names[int(self.job[a])]} and {names[int(self.job[b])]}"
         return f"the {name} of job {names[int(self.job[number])]}"
 
-    @property
-    def _renewable(self) -> list[str]:
+    def _resource(self, renewable: bool, number: int) -> str:
+        """The name of one of the resources that are renewable, or of those that are not."""
         resources = self.classes.resources
-        return [
-            name
-            for name, renews in zip(resources.names, resources.renewable, strict=True)
-            if renews
-        ]
-
-    @property
-    def _consumable(self) -> list[str]:
-        resources = self.classes.resources
-        return [
-            name
-            for name, renews in zip(resources.names, resources.renewable, strict=True)
-            if not renews
-        ]
+        return resources.names[int(np.flatnonzero(resources.renewable == renewable)[number])]
 
 
 Plan = LinearPlan | TimelinePlan

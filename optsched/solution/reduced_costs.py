@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.display import Displayed
-from optsched.program import AllocationProgram, LinearArrays, SideRows
+from optsched.program import AllocationProgram, SideRows
 from optsched.program.ratio import dual_of
 from optsched.solution.certificate import dual_bound, noise_at
 
@@ -108,7 +108,8 @@ def reduced_costs(
     earned = sp.csr_matrix(sp.diags_array(_per_level(program, duals)) @ levels)
     earned = sp.csr_matrix(earned + _earned_by_side_rows(program, faster, side))
     return ReducedCosts(
-        total=_of_columns(arrays, y, program.classes.columns),
+        # The columns of classes come first
+        total=np.asarray(arrays.cost - arrays.A.T @ y)[: program.classes.columns],
         earned=earned,
         per_step=_in_proportion(levels, program.classes.throughput),
         time=duals["time"],
@@ -118,11 +119,6 @@ def reduced_costs(
         bound=bound,
         noise=noise_at(arrays, program.complete(x)),
     )
-
-
-def _of_columns(arrays: LinearArrays, y: FloatArray, columns: int) -> FloatArray:
-    """c - A'y of the columns of classes, which come first; allocation programs are maximised."""
-    return np.asarray(arrays.cost - arrays.A.T @ y)[:columns]
 
 
 def _per_level(program: AllocationProgram, duals: Mapping[str, FloatArray]) -> FloatArray:

@@ -8,9 +8,9 @@ For each job, in this order:
 3. a solution of the program of `deadline-elastic` admits it (of up to 40 jobs);
 4. otherwise it is refused, and nothing is proven.
 
-What would let a refused job in is searched by rule, and of few jobs by programs too. Each answer is
-one for which a plan was found, so that it can be done; where only the rule was asked, less may be
-enough. Rounds do not ask this: they decline jobs by `optsched.rounds.admission`.
+Changes with which a refused job could be admitted are searched by rule, and for few jobs by programs
+too. For each of them a plan was found; where only the rule searched, a smaller change may be enough.
+Rounds do not use this module: they decline jobs by `optsched.rounds.admission`.
 """
 
 from __future__ import annotations
@@ -156,11 +156,11 @@ class AdmissionDecision(DisplayedTable):
     changed : tuple of str
         Jobs admitted before whose plan is another one because of the new ones.
     without_nodes : mapping of str to str
-        Jobs of the plan for which no nodes were found, and why: it keeps to what pools have in all.
-        Others might have to move, or there is no such plan. Empty: the plan fits on nodes.
+        Jobs of the plan for which no nodes were found, and why: the plan counts the GPUs of whole pools.
+        Other jobs might have to move, or no plan fits on nodes. Empty: this one does.
     notes : tuple of str
-        What the instance states and the decision does not read, and jobs that keep their GPUs until
-        nobody knows when: no refusal that counts as proven rests on them. Each is a sentence.
+        Sentences: fields of the instance that the decision does not read, and running jobs whose end
+        is not known. No proof of a refusal depends on these.
     """
 
     instance: Instance
@@ -173,7 +173,7 @@ class AdmissionDecision(DisplayedTable):
 
     @property
     def all_admitted(self) -> bool:
-        """Whether every job that was asked about is."""
+        """Whether no job was refused."""
         return not self.refused
 
     def to_document(self) -> dict[str, Any]:
@@ -209,9 +209,11 @@ class AdmissionDecision(DisplayedTable):
             {"job": job, "admitted": True, "ends": self._end(job)} for job in self.admitted
         ]
         rows += [
-            {"job": one.job, "admitted": False, "earliest_deadline": one.earliest_deadline,
-             "why": one.words}
-            for one in self.refused
+            {
+                "job": refusal.job, "admitted": False,
+                "earliest_deadline": refusal.earliest_deadline, "why": refusal.words,
+            }
+            for refusal in self.refused
         ]  # fmt: skip
         names = ("job", "admitted", "ends", "earliest_deadline", "why")
         columns = {name: [row.get(name) for row in rows[:first]] for name in names}
@@ -224,8 +226,8 @@ class AdmissionDecision(DisplayedTable):
         if self.plan is None or self.plan.schedule is None:
             return None
         schedule = self.plan.schedule
-        mine = schedule.rows_of(self.plan.instance.jobs_table.names.index(job))
-        return float(schedule.end[mine].max()) if len(mine) else None
+        rows = schedule.rows_of(self.plan.instance.jobs_table.names.index(job))
+        return float(schedule.end[rows].max()) if len(rows) else None
 
 
 @checks_arguments
@@ -290,7 +292,7 @@ def admit(
         _refuse_impossible(probes, kept)
     admitted, refused = [], []
     for row in asked.tolist():
-        # Where no plan of those before is known, nobody is let in beside them.
+        # Without a plan of the jobs that were admitted before no job is admitted.
         known = plan is not None or not len(kept)
         found = probes.plan(np.append(kept, row)) if known else None
         why_not = "" if found is None else dict(found.unplaced).get(table.names[row], "")
@@ -330,7 +332,7 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
     """The instance with the jobs that join it, their deadlines hard, and the rows that are asked
     about.
     """
-    # What is neither a job nor a list of them is refused as one job that it is not.
+    # What is neither a job nor a list of jobs is refused as a wrong single job.
     single = isinstance(jobs, str | Mapping) or not isinstance(jobs, Iterable)
     listed: list[Any] = [jobs] if single else list(jobs)
     for place, job in enumerate(listed):
@@ -341,8 +343,8 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
     new = [dict(job) for job in listed if isinstance(job, Mapping)]
     count_before = len(instance.jobs_table)
     if new:
-        everybody = np.arange(count_before, dtype=np.int64)
-        instance = with_jobs(instance, everybody, jobs_of_documents(instance, new))
+        all_rows = np.arange(count_before, dtype=np.int64)
+        instance = with_jobs(instance, all_rows, jobs_of_documents(instance, new))
     joins = iter(range(count_before, count_before + len(new)))
     rows = [
         next(joins)
@@ -379,11 +381,11 @@ def _refuse_impossible(probes: _Probes, kept: IntArray) -> None:
 def _changed(
     instance: Instance, before: Solution | None, after: Solution | None
 ) -> tuple[str, ...]:
-    """Jobs whose stretches in the first plan are others in the second."""
+    """Jobs of the first plan whose stretches are different in the second."""
     if before is None or after is None or before is after:
         return ()
     old, new = (_stretches(solution.schedule) for solution in (before, after))
-    return tuple(sorted(name for name, mine in old.items() if mine != new.get(name)))
+    return tuple(sorted(name for name, stretches in old.items() if stretches != new.get(name)))
 
 
 def _stretches(schedule: Schedule | None) -> dict[str, list[dict[str, Any]]]:
@@ -423,13 +425,13 @@ class _Probes:
 
     @cached_property
     def beside(self) -> IntArray:
-        """Jobs that nobody asks about, and that keep their GPUs."""
+        """Running jobs without a deadline, which keep their GPUs."""
         keep = np.isinf(self.instance.jobs_table.deadline) & (held_for(self.instance) > 0)
         return np.flatnonzero(keep)
 
     @cached_property
     def endless(self) -> IntArray:
-        """Jobs that keep their GPUs until nobody knows when."""
+        """Jobs that keep their GPUs, and whose end is not known."""
         held = held_for(self.instance)
         if not held.any():
             return np.zeros(0, np.int64)
@@ -500,8 +502,8 @@ class _Probes:
         limits = replace(make_limits(**given), options={"presolve": "off"})
         known = self._known(np.append(kept, row))
         there = with_jobs(self.instance, known)
-        proof, own = Shortfall.of(there, self._solver, limits, given["time_limit"])
-        jobs = known[own]
+        proof, rows = Shortfall.of(there, self._solver, limits, given["time_limit"])
+        jobs = known[rows]
         nowhere = np.setdiff1d(kept, [*jobs, *self.endless])
         if len(nowhere):
             return nowhere[:1], True

@@ -45,6 +45,12 @@ FORMAT = "optsched-comparison/1"
 NOW = (False, False)
 """How candidates are compiled that plan neither jobs nor nodes ahead."""
 
+WITH_SOLUTION = (
+    "status", "objective", "bound", "gap", "termination", "reproducible", "certificate", "solver",
+    "packed", "conflicts", "unplaced", "measures", "seconds",
+)  # fmt: skip
+"""Keys of a row that are null without a solution."""
+
 # A formulation by name, or a name with its options.
 Entry = str | tuple[str, Mapping[str, Any]]
 Item = tuple[str, Mapping[str, Any], int]
@@ -91,18 +97,7 @@ class ComparisonRow(Displayed):
             "refused": None if self.error is None else str(self.error),
         }
         if solution is None:
-            keys = (
-                "status",
-                "objective",
-                "bound",
-                "gap",
-                "termination",
-                "reproducible",
-                "certificate",
-                "solver",
-                "packed",
-            )
-            return document | dict.fromkeys((*keys, "conflicts", "unplaced", "measures", "seconds"))
+            return document | dict.fromkeys(WITH_SOLUTION)
         return document | {
             "status": str(solution.status),
             "objective": finite(solution.objective),
@@ -264,12 +259,9 @@ def compare(
     if entries is None or chosen is None:
         entries = [(name, {}) for name in accepting(instance.kind)]
         chosen = _checked(entries, constraints)
-    how = {
-        "classes": classes, "solver": solver, "prove": prove,
-        **limits,
-    }  # fmt: skip
+    how = {"classes": classes, "solver": solver, "prove": prove, **limits}
     if processes > 1 or executor != LOCAL:
-        how |= {"on_progress": None, "on_log": None}  # nobody hears them in other processes
+        how |= {"on_progress": None, "on_log": None}  # other processes do not report them
     # Compiled once for all formulations that see the same jobs and nodes. Measures are of what is
     # there now, whatever a formulation plans with.
     views = {(formulation.plans_ahead, formulation.awaits_nodes): None for formulation in chosen}
@@ -281,13 +273,10 @@ def compare(
         for (name, options), formulation in zip(entries, chosen, strict=True)
     ]
 
-    def begin(number: int) -> None:
-        if on_row is not None:
-            on_row(items[number][0])
-
     found = results_of(
         _row, shared, items, processes=processes, executor=executor,
-        threads=limits.get("threads", 1) or cores(), on_begin=begin,
+        threads=limits.get("threads", 1) or cores(),
+        on_begin=None if on_row is None else lambda number: on_row(items[number][0]),
     )  # fmt: skip
     rows = _until_interrupted(found, items)
     # A constraint of the instance may be given by the caller too: it is listed once.

@@ -338,7 +338,7 @@ def point_of(
     """A point in the order of the columns from what a user gives as one;
     raises `InvalidInput` or `UsageError`.
 
-    With the program's objective a ``.sol`` file that may be of another program is reason in the log.
+    With the program's objective given, a ``.sol`` file that may be of another program is logged.
     """
     if isinstance(source, np.ndarray):
         if source.shape != (len(names),):

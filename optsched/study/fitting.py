@@ -281,12 +281,11 @@ def _label(item: Wanted) -> str:
 
 @checks_arguments
 def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
-    """What the model of a performance object says of ways to run.
+    """Predict the times of a step in some ways to run by the model of a performance object.
 
-    A model of a step's time is asked itself. Any other, such as a chain, speaks for the jobs of an
-    instance only; it is asked about one that has the workloads and, as its pools, the GPU types of
-    the ways, by their names; a workload has one batch in an instance, so there are as many of these
-    as a workload has batches.
+    A model of a step's time is evaluated itself. Any other, such as a chain, only predicts for jobs
+    of an instance: an instance is made that has the workloads and, as its pools, the GPU types of the
+    ways. A workload has one batch in an instance, so one instance is made for each of its batches.
 
     Parameters
     ----------
@@ -321,14 +320,14 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
     first = np.searchsorted(
         kinds[:, 0], np.arange(len(ways.workloads) + 1)
     )  # of each workload among the sorted kinds
-    # Batches of a workload are asked about one after the other, in an instance for each turn.
+    # The batches of a workload come one after the other, in an instance for each turn.
     turn = np.arange(len(kinds)) - first[kinds[:, 0].astype(np.int64)]
     seconds = np.full(len(ways), np.nan)
     log_sd = np.zeros(len(ways))
     source = np.zeros(len(ways), np.uint8)
     for number in range(int(turn.max(initial=-1)) + 1):
         asked = np.flatnonzero(turn[kind] == number)
-        # A workload with fewer batches keeps its last one: nobody asks about it in this turn.
+        # A workload with fewer batches keeps its last one; no way of it is in this turn.
         chosen = np.minimum(first[:-1] + number, first[1:] - 1)[first[:-1] < first[1:]]
         times = _ask(document, ways.take(asked), kinds[chosen])
         seconds[asked], log_sd[asked], source[asked] = times.seconds, times.log_sd, times.source
@@ -336,8 +335,8 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
 
 
 def _ask(document: Mapping[str, Any], ways: Ways, kinds: FloatArray) -> Times:
-    """What a model says of ways,
-    on an instance with one kind (workload, samples, passes) of each workload.
+    """Times of ways by a model, on an instance with one kind (workload, samples, passes) of each
+    workload.
     """
     row_of = np.zeros(len(ways.workloads), np.int64)
     row_of[kinds[:, 0].astype(np.int64)] = np.arange(len(kinds))
