@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, mask_of
+from optsched.arrays import BoolArray, IntArray, mask_of
 from optsched.candidates import Candidates, Classes, Drop
 from optsched.candidates.kinds import Absence
 from optsched.formulation import SHOWN, Infeasible
+from optsched.program.integers import amount_unit, round_down, round_up
 from optsched.solution import Conflict
 
 FITS = 1 + 1e-9
@@ -22,7 +24,11 @@ def jobs_alone(candidates: Candidates) -> Candidates:
     ----------
     candidates : Candidates
     """
-    candidates = candidates.admitting(Drop.ZERO_RATE, where=candidates.dropped.option >= 0)
+    return without_pairs(candidates.admitting(Drop.ZERO_RATE, where=candidates.dropped.option >= 0))
+
+
+def without_pairs(candidates: Candidates) -> Candidates:
+    """The columns of one job each."""
     pair = candidates.columns.partner >= 0
     return candidates.without(np.where(pair, Drop.NOT_CHOSEN, Drop.KEPT).astype(np.uint8))
 
@@ -31,6 +37,22 @@ def fitting_columns(C: Classes) -> BoolArray:
     """Mask of the columns that need no more of anything than there is; shape (N,)."""
     use = C.usage.tocoo()
     return ~mask_of(use.col[use.data > C.capacity[use.row] * FITS].astype(np.int64), C.columns)
+
+
+def whole_amounts(
+    C: Classes, columns: IntArray, resources: IntArray
+) -> tuple[sp.csr_matrix, IntArray]:
+    """Usage of resources, shape (resources, columns), and capacity, shape (resources,), in whole
+    amounts: use is rounded up, capacity down.
+    """
+    usage = sp.csr_matrix(C.usage.tocsr()[resources][:, columns])
+    data, capacity = usage.data.copy(), np.zeros(len(resources), np.int64)
+    for row, resource in enumerate(resources.tolist()):
+        entries = slice(usage.indptr[row], usage.indptr[row + 1])
+        unit = amount_unit(np.append(data[entries], C.capacity[resource]))
+        data[entries] = round_up(data[entries], unit)
+        capacity[row] = round_down(C.capacity[resource : resource + 1], unit)[0]
+    return sp.csr_matrix((data, usage.indices, usage.indptr), shape=usage.shape), capacity
 
 
 def nowhere(C: Classes) -> dict[int, str]:

@@ -9,15 +9,20 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.all_assigned import fitting_columns, jobs_alone, nowhere, refuse_jobs_nowhere
-from formulations.machines import check_each_once, rank
+from formulations.all_assigned import (
+    fitting_columns,
+    jobs_alone,
+    nowhere,
+    refuse_jobs_nowhere,
+    whole_amounts,
+)
+from formulations.machines import check_each_once, place_in, rank
 from optsched.arrays import EMPTY, FloatArray, IntArray, owners
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Candidates, Classes
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import LinearProgram
-from optsched.program.integers import amount_unit, round_down, round_up
 from optsched.solution import Schedule
 from optsched.solution.plan import LinearPlan
 
@@ -151,15 +156,7 @@ class _Rounds:
         self.of_class = classes.class_a[columns]
         usage = sp.csr_matrix(classes.usage.tocsr()[:, columns])
         self.used = np.flatnonzero(np.diff(usage.indptr)).astype(np.int64)
-        usage = sp.csr_matrix(usage[self.used])
-        self.capacity = np.zeros(len(self.used), np.int64)
-        for row, resource in enumerate(self.used.tolist()):
-            mine = slice(usage.indptr[row], usage.indptr[row + 1])
-            there = classes.capacity[resource : resource + 1]
-            unit = amount_unit(np.append(usage.data[mine], there))
-            usage.data[mine] = round_up(usage.data[mine], unit)
-            self.capacity[row] = round_down(there, unit)[0]
-        self.usage = usage
+        self.usage, self.capacity = whole_amounts(classes, columns, self.used)
 
     @property
     def jobs(self) -> IntArray:
@@ -177,10 +174,7 @@ class _Rounds:
 
     def packing(self, schedule: Schedule) -> _Bins:
         """The packing of a schedule; raises ValueError where there is none."""
-        columns, C = self.columns, self.classes
-        row = np.searchsorted(columns, schedule.column)
-        if (columns[np.minimum(row, len(columns) - 1)] != schedule.column).any():
-            raise ValueError("a job runs in a configuration that does not fit")
+        C, row = self.classes, place_in(self.columns, schedule, "that does not fit")
         check_each_once(C, schedule)
         start = (schedule.start - C.instance.now) / C.instance.round
         number = np.round(start).astype(np.int64)

@@ -18,6 +18,7 @@ from formulations.horizon import (
     slack_of,
     without_column,
 )
+from formulations.machines import place_in
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import BoolArray, FloatArray, IntArray, owners, pointers, ranges
 from optsched.candidates import Classes
@@ -121,10 +122,7 @@ class DeadlineProgram(ABC):
 
     def _columns_of(self, schedule: Schedule) -> IntArray:
         """The column of each stretch of a schedule, an index of ``c``; raises ValueError without."""
-        c = np.searchsorted(self.c, schedule.column)
-        if len(schedule) and (self.c[np.minimum(c, len(self.c) - 1)] != schedule.column).any():
-            raise ValueError("a job runs in a configuration without a deadline")
-        return c
+        return place_in(self.c, schedule, "without a deadline")
 
     # --- words ------------------------------------------------------------------------------------
 

@@ -8,16 +8,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from formulations.reference_rates import proportional
+from formulations.shared_options import ByTenants
 from formulations.water_filling import rising
 from optsched.arrays import FloatArray, quotient
 from optsched.arrays.matrices import scaled_rows, sum_by
 from optsched.candidates import Classes
-from optsched.formulation import Formulation, FormulationOptions
+from optsched.formulation import FormulationOptions
 from optsched.instance.cluster import PER_NODE
 from optsched.program import AllocationProgram
 
 
-class DominantResourceFairness(Formulation):
+class DominantResourceFairness(ByTenants):
     r"""Max-min fair dominant shares of GPUs, CPUs, memory and other resources:
     the smallest, then the next, and so on.
 
@@ -67,13 +68,6 @@ class DominantResourceFairness(Formulation):
         """Options of dominant resource fairness."""
 
         tenants: bool = True
-
-    @property
-    def own_reads(self) -> frozenset[str]:
-        """See the option ``tenants``."""
-        return super().own_reads - (
-            frozenset() if self.options.tenants else {"tenant", "tenant_weight", "queue"}
-        )
 
     def build(self, C: Classes) -> AllocationProgram:
         d = dominant_shares(C) / np.where(C.alone, 1.0, 2.0)

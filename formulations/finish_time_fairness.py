@@ -10,19 +10,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from formulations.reference_rates import (
-    ReferencePoolOptions,
     fastest,
-    on_reference_pool,
-    reference_pool,
     reference_rates,
 )
+from formulations.shared_options import OnReferencePool, ReferencePoolOptions
 from formulations.slices import reference_slices
 from optsched.arrays import FloatArray
 from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput
-from optsched.formulation import Formulation
-from optsched.instance import Instance
 from optsched.program import AllocationProgram, DelayedMinimum, Inverse, Minimum
 
 LONGEST_AGE = 1e15
@@ -31,7 +27,7 @@ with 1 / 2^53 of precision the sum of both is the age beyond it.
 """
 
 
-class FinishTimeFairness(Formulation):
+class FinishTimeFairness(OnReferencePool):
     """Minimise the largest ratio of a job's finish time to its finish time on 1/n
     of the cluster (Themis).
 
@@ -73,11 +69,6 @@ class FinishTimeFairness(Formulation):
     class Options(ReferencePoolOptions):
         """Options of finish-time fairness."""
 
-    def check(self, instance: Instance) -> None:
-        """The reference pool must exist."""
-        if self.options.agnostic:
-            reference_pool(instance, self.options.reference_pool, self.name)
-
     def build(self, C: Classes) -> AllocationProgram:
         D, levels = self._terms(C)
         program = AllocationProgram(C, _utility(C, D), levels, units=Inverse())  # rho = 1 / value
@@ -87,18 +78,15 @@ class FinishTimeFairness(Formulation):
 
     def _terms(self, C: Classes) -> tuple[FloatArray, sp.csr_matrix]:
         """D, and the levels (D_k / N_k) sum_c T_kc x_c."""
-        N, T = C.steps_left, C.throughput
-        if self.options.agnostic:
-            T = scaled_rows(C.member, on_reference_pool(C, self.options.reference_pool, self.name))
+        N = C.steps_left
         D = C.isolated_time + N / self.isolated_rates(C)
-        return D, scaled_rows(T, D / N)
+        return D, scaled_rows(self.throughputs(C), D / N)
 
     def isolated_rates(self, C: Classes) -> FloatArray:
         """iso_k = sum_j T_kj y_kj."""
         T = reference_rates(C)
         if self.options.agnostic:
-            reference = on_reference_pool(C, self.options.reference_pool, self.name)
-            T = np.where(T > 0, reference[:, np.newaxis], 0.0)
+            T = np.where(T > 0, self.reference(C)[:, np.newaxis], 0.0)
         _, y = reference_slices(C, np.array(1.0 / max(C.count.sum(), 1)))
         iso = (T * y).sum(axis=1)
         return np.where(iso > 0, iso, fastest(C)) if (iso <= 0).any() else iso

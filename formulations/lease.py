@@ -30,6 +30,7 @@ from formulations.horizon import (
 )
 from formulations.lease_pieces import Pieces
 from formulations.lease_room import Holds, LeaseRoom, earliest, most_that_fit
+from formulations.machines import place_in
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import (
     BoolArray,
@@ -740,9 +741,7 @@ class LeaseProgram:
     def complete(self, schedule: Schedule) -> FloatArray:
         """The point (S, X) of a schedule; raises ValueError where there is none."""
         now, names = self.C.instance.now, self.C.instance.jobs_table.names
-        place = np.searchsorted(self.o, schedule.column)
-        if len(schedule) and (self.o[np.minimum(place, len(self.o) - 1)] != schedule.column).any():
-            raise ValueError("a job runs in a configuration that is no option with a deadline")
+        place = place_in(self.o, schedule, "that is no option with a deadline")
         begin, end = (schedule.start - now) / self.L, (schedule.end - now) / self.L
         t0, t1 = np.round(begin).astype(np.int64), np.round(end).astype(np.int64)
         off = np.maximum(np.abs(begin - t0), np.abs(end - t1)) > OFF

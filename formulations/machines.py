@@ -85,6 +85,15 @@ def rank(group: IntArray) -> IntArray:
     return number
 
 
+def place_in(columns: IntArray, schedule: Schedule, wrong: str) -> IntArray:
+    """Place of the column of each stretch among columns, which ascend, shape (S,); raises ValueError
+    with what is ``wrong`` where one is not among them.
+    """
+    if not np.isin(schedule.column, columns).all():
+        raise ValueError(f"a job runs in a configuration {wrong}")
+    return np.searchsorted(columns, schedule.column)
+
+
 def check_each_once(C: Classes, schedule: Schedule) -> None:
     """Raise ValueError for a job of the program that does not run once."""
     names = C.instance.jobs_table.names

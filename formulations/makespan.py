@@ -6,20 +6,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from formulations.reference_rates import (
-    ReferencePoolOptions,
-    on_reference_pool,
-    reference_pool,
     without_rate,
 )
+from formulations.shared_options import OnReferencePool, ReferencePoolOptions
 from optsched.arrays import FloatArray
 from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes
-from optsched.formulation import Formulation
-from optsched.instance import Instance
 from optsched.program import AllocationProgram, Inverse, Minimum
 
 
-class Makespan(Formulation):
+class Makespan(OnReferencePool):
     """Minimise the time M in which every job can do its remaining steps under one constant
     allocation.
 
@@ -50,16 +46,9 @@ class Makespan(Formulation):
     class Options(ReferencePoolOptions):
         """Options of the makespan."""
 
-    def check(self, instance: Instance) -> None:
-        """The reference pool must exist."""
-        if self.options.agnostic:
-            reference_pool(instance, self.options.reference_pool, self.name)
-
     def build(self, C: Classes) -> AllocationProgram:
         N = C.steps_left
-        T = C.throughput
-        if self.options.agnostic:
-            T = scaled_rows(C.member, on_reference_pool(C, self.options.reference_pool, self.name))
+        T = self.throughputs(C)
         S = float(np.median(N / _best_rates(C, T))) if len(C) else 1.0
         return AllocationProgram(C, Minimum(), scaled_rows(T, S / N), units=Inverse(S))  # M = S / t
 

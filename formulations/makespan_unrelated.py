@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.machines import check_each_once, rank
+from formulations.all_assigned import OVER, fitting_columns, whole_amounts
+from formulations.machines import check_each_once, place_in, rank
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import (
     EMPTY,
@@ -30,7 +30,7 @@ from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.program import LinearProgram, TimelineProgram
-from optsched.program.integers import amount_unit, common_unit, round_down, round_up
+from optsched.program.integers import common_unit, round_up
 from optsched.program.least_time import least_time
 from optsched.program.relaxed_makespan import relaxed_makespan
 from optsched.program.slot_rounding import cut, whole_jobs
@@ -126,16 +126,12 @@ def _usable_columns(C: Classes) -> IntArray:
     Raises `Infeasible` for a class with none, `InvalidInput` for one that would never end.
     """
     refuse_endless(C, np.arange(len(C)))
-    use = C.usage.tocoo()
-    fits = C.alone & np.isfinite(C.duration)
-    fits[use.col[use.data > C.capacity[use.row] * (1 + 1e-9)]] = False
+    fits = C.alone & np.isfinite(C.duration) & fitting_columns(C)
     has = mask_of(C.class_a[fits], len(C))
     if not has.all():
         alone = np.zeros(len(C), bool)
         alone[C.class_a[C.alone]] = True
-        why = np.where(
-            alone, "needs more than the whole capacity in every configuration", "cannot run alone"
-        )
+        why = np.where(alone, OVER, "cannot run alone")
         stuck = np.flatnonzero(~has).tolist()
         raise Infeasible([Conflict("one", k, f"{C.job_name(k)} {why[k]}") for k in stuck])
     return np.flatnonzero(fits).astype(np.int64)
@@ -320,10 +316,7 @@ class _Assignment(NamedTuple):
 
     def complete(self, schedule: Schedule) -> FloatArray:
         """The point of a schedule."""
-        columns = self.columns
-        row = np.searchsorted(columns, schedule.column)
-        if (columns[np.minimum(row, len(columns) - 1)] != schedule.column).any():
-            raise ValueError("a job runs in a configuration that does not fit")
+        row = place_in(self.columns, schedule, "that does not fit")
         check_each_once(self.classes, schedule)
         duration = self.duration[row]
         _check_lengths(self.classes, schedule, duration)
@@ -338,12 +331,14 @@ class _Assignment(NamedTuple):
         free = [[(0.0, m) for m in range(a, b)] for a, b in pairwise(machines.first.tolist())]
         resource, duration = machines.resource.tolist(), self.duration.tolist()
         by_class = np.split(np.argsort(k, kind="stable"), np.cumsum(np.bincount(k))[:-1])
-        mine = [some.tolist() for some in by_class]
+        columns_of = [columns.tolist() for columns in by_class]
         jobs = np.repeat(np.arange(len(C)), C.count.astype(np.int64))
         chosen, on = np.zeros(len(jobs), np.int64), np.zeros(len(jobs), np.int64)
         load = np.zeros(machines.total)
         for job in np.argsort(-self.shortest[jobs], kind="stable").tolist():
-            end, best = min((free[resource[j]][0][0] + duration[j], j) for j in mine[jobs[job]])
+            end, best = min(
+                (free[resource[j]][0][0] + duration[j], j) for j in columns_of[jobs[job]]
+            )
             chosen[job], (_, on[job]) = best, free[resource[best]][0]
             load[on[job]] = end
             heapq.heapreplace(free[resource[best]], (end, int(on[job])))
@@ -490,8 +485,8 @@ def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan
     # One after the other, each in its longest mode, all jobs end by the horizon.
     horizon = int(release.max(initial=0) + longest.sum())
     renewable = C.resources.renewable
-    usage, capacity = _whole(C, column, np.flatnonzero(renewable))
-    budget_usage, budget = _whole(C, column, np.flatnonzero(~renewable))
+    usage, capacity = whole_amounts(C, column, np.flatnonzero(renewable))
+    budget_usage, budget = whole_amounts(C, column, np.flatnonzero(~renewable))
     row = {int(job): a for a, job in enumerate(jobs.tolist())}
     after = [
         (row[before], row[job]) for job, all_before in table.after.items() if job in row
@@ -509,15 +504,3 @@ def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan
         precedence=np.array(after, np.int64).reshape(-1, 2),
     )
     return TimelinePlan(C, timeline, unit, jobs, column)
-
-
-def _whole(C: Classes, column: IntArray, resources: IntArray) -> tuple[sp.csr_matrix, IntArray]:
-    """Usage and capacity of resources in whole amounts: use is rounded up, capacity down."""
-    usage = sp.csr_matrix(C.usage.tocsr()[resources][:, column])
-    data, capacity = usage.data.copy(), np.zeros(len(resources), np.int64)
-    for row, resource in enumerate(resources.tolist()):
-        mine = slice(usage.indptr[row], usage.indptr[row + 1])
-        unit = amount_unit(np.append(data[mine], C.capacity[resource]))
-        data[mine] = round_up(data[mine], unit)
-        capacity[row] = round_down(C.capacity[resource : resource + 1], unit)[0]
-    return sp.csr_matrix((data, usage.indices, usage.indptr), shape=usage.shape), capacity

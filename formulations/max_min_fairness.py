@@ -7,13 +7,14 @@ from typing import Literal
 import numpy as np
 
 from formulations.reference_rates import proportional
+from formulations.shared_options import MayIgnoreRates
 from optsched.arrays.matrices import scaled_rows
-from optsched.candidates import Candidates, Classes, Drop
-from optsched.formulation import Formulation, FormulationOptions
+from optsched.candidates import Classes
+from optsched.formulation import FormulationOptions
 from optsched.program import AllocationProgram, Minimum
 
 
-class MaxMinFairness(Formulation):
+class MaxMinFairness(MayIgnoreRates):
     r"""Maximise the smallest normalised throughput per GPU and weight.
 
     Sets
@@ -60,9 +61,3 @@ class MaxMinFairness(Formulation):
         else:
             throughput, prop = C.throughput, proportional(C)
         return AllocationProgram(C, Minimum(), scaled_rows(throughput, s / p / prop))
-
-    def classes(self, candidates: Candidates) -> Classes:
-        """Classes of the candidates; the literal agnostic variant admits columns without a rate."""
-        if self.options.agnostic == "literal":
-            candidates = candidates.admitting(Drop.ZERO_RATE, Drop.NO_RATE)
-        return super().classes(candidates)

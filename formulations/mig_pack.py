@@ -11,10 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from formulations.all_assigned import without_pairs
 from formulations.machines import rank
 from optsched.arrays import FloatArray, IntArray
 from optsched.arrays.matrices import sum_by
-from optsched.candidates import NO_SLICE, Candidates, Classes, Drop, Slices, option_path
+from optsched.candidates import NO_SLICE, Candidates, Classes, Slices, option_path
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.instance import Instance, Layouts
@@ -99,9 +100,7 @@ class MigPack(Formulation):
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes without columns of two jobs."""
-        alone = candidates.columns.partner < 0
-        drop = np.where(alone, Drop.KEPT, Drop.NOT_CHOSEN).astype(np.uint8)
-        return super().classes(candidates.without(drop))
+        return super().classes(without_pairs(candidates))
 
     def build(self, C: Classes) -> LinearPlan:
         return self._packing(C).plan(())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from formulations.rule import Deciding, Rule
+from formulations.shared_options import ByTenants
 from formulations.slices import reference_slices, totals_alone
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 
 
-class ProportionalShares(Rule):
+class ProportionalShares(ByTenants, Rule):
     """Give every job a slice of each pool in proportion to its weight.
 
     Parameters
@@ -44,13 +45,6 @@ class ProportionalShares(Rule):
         """Options of proportional shares."""
 
         tenants: bool = True
-
-    @property
-    def own_reads(self) -> frozenset[str]:
-        """See the option ``tenants``."""
-        return super().own_reads - (
-            frozenset() if self.options.tenants else {"tenant", "tenant_weight"}
-        )
 
     def decide(self, C: Classes, seed: int) -> Deciding:
         """y of the class, as totals x over the columns of the classes."""

@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from pydantic import Field
 
 from optsched.arrays import FEW, FloatArray, IntArray, blocks, increases, is_range
 from optsched.candidates import Classes
-from optsched.errors import InvalidArgument, InvalidInput, UsageError
-from optsched.formulation import FormulationOptions
-from optsched.instance import Instance
+from optsched.errors import InvalidInput
 
 
 def reference_columns(C: Classes) -> tuple[IntArray, FloatArray]:
@@ -95,46 +92,6 @@ def proportional(C: Classes) -> FloatArray:
         if len(rateless):
             raise without_rate(C, rateless)
     return prop
-
-
-class ReferencePoolOptions(FormulationOptions):
-    """Options of formulations in which the rates of one pool may stand for those of all."""
-
-    agnostic: bool = False
-    reference_pool: str | None = Field(
-        default=None, description="pool whose rates stand for all (agnostic)"
-    )
-
-
-def reference_pool(instance: Instance, name: str | None, formulation: str) -> int:
-    """Row of the pool whose rates stand for all;
-    raises `UsageError` if there is none of this name.
-    """
-    pools = instance.cluster.pool_index
-    if name is None or name not in pools:
-        one_of = f"one of {', '.join(pools)}"
-        raise InvalidArgument(
-            f"option of {formulation}: reference_pool",
-            repr(name),
-            one_of,
-            sentence=f"{formulation}: agnostic needs reference_pool, {one_of}; found {name!r}",
-        )
-    return pools[name]
-
-
-def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatArray:
-    """Rate of each class on one pool,
-    which is that of all pools where they do not count; shape (K,).
-
-    Raises `UsageError` if there is no such pool, or a job cannot run there.
-    """
-    T = reference_rates(C)
-    reference = T[:, reference_pool(C.instance, name, formulation)]
-    if (reference <= 0).any():
-        job = C.job_name(int(reference.argmin()))
-        nowhere = UsageError(f"{formulation}: {job} cannot run on the reference pool {name}")
-        raise nowhere.of_jobs(C.jobs_among(reference <= 0))
-    return reference
 
 
 def fastest(C: Classes) -> FloatArray:

@@ -9,14 +9,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from formulations.reference_rates import proportional
+from formulations.shared_options import ByTenants, MayIgnoreRates
 from optsched.arrays import FloatArray
 from optsched.arrays.matrices import scaled_rows
-from optsched.candidates import Candidates, Classes, Drop
-from optsched.formulation import Formulation, FormulationOptions
+from optsched.candidates import Classes
+from optsched.formulation import FormulationOptions
 from optsched.program import AllocationProgram, LexicographicMinimum
 
 
-class WaterFilling(Formulation):
+class WaterFilling(MayIgnoreRates, ByTenants):
     r"""Max-min fair normalised throughputs:
     the smallest as large as possible, then the next, and so on.
 
@@ -66,25 +67,12 @@ class WaterFilling(Formulation):
         agnostic: bool | Literal["literal"] = False
         tenants: bool = True
 
-    @property
-    def own_reads(self) -> frozenset[str]:
-        """See the option ``tenants``."""
-        return super().own_reads - (
-            frozenset() if self.options.tenants else {"tenant", "tenant_weight", "queue"}
-        )
-
     def build(self, C: Classes) -> AllocationProgram:
         if self.options.agnostic:
             levels = C.member
         else:
             levels = scaled_rows(C.throughput, 1.0 / proportional(C))
         return AllocationProgram(C, rising(C, C.gang, self.options.tenants), levels)
-
-    def classes(self, candidates: Candidates) -> Classes:
-        """Classes of the candidates; the literal agnostic variant admits columns without a rate."""
-        if self.options.agnostic == "literal":
-            candidates = candidates.admitting(Drop.ZERO_RATE, Drop.NO_RATE)
-        return super().classes(candidates)
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
         """Normalised throughput of every job."""
