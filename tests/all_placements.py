@@ -83,6 +83,20 @@ def sharing_job(number: int, rng: np.random.Generator, limits: tuple[str, ...]) 
     return optional(number, ways, limits)
 
 
+def spread_job(
+    number: int, rng: np.random.Generator, limits: tuple[str, ...], nodes: int
+) -> Document:
+    """A job that has a share of each of up to three GPUs of up to so many nodes."""
+    ways: list[Document] = []
+    for _ in range(rng.integers(1, 3)):
+        gpus = int(rng.choice([1, 2, 2, 3, 3]))
+        uses = {what: float(rng.integers(0, 3) * gpus) for what in KEYS}
+        way = {"gpus": gpus, "share": float(rng.choice([0.3, 0.4, 0.5, 0.6, 1.0])), "uses": uses}
+        way["nodes"] = int(rng.integers(1, min(gpus, nodes) + 1))
+        ways.append(way | {"throughput": float(rng.integers(1, 9) * gpus)})
+    return optional(number, ways, limits)
+
+
 def sliced_job(
     number: int, rng: np.random.Generator, limits: tuple[str, ...], board: str
 ) -> Document:
@@ -109,11 +123,13 @@ def sliced_job(
 
 
 def small_instance(kind: str, seed: int) -> Document:
-    """Few nodes in up to 2 racks, and few jobs: gangs, shares of GPUs among them, or slices."""
+    """Few nodes in up to 2 racks, and few jobs: gangs, shares of GPUs among them, slices, or shares of
+    GPUs of several nodes.
+    """
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     racks = int(rng.integers(0, 3))
     sliced = kind == "slices"
-    most_nodes, most_gpus = (3, 2) if sliced else (5, 4)
+    most_nodes, most_gpus = {"slices": (3, 2), "spread": (4, 3)}.get(kind, (5, 4))
     sizes = rng.integers(1, most_gpus + 1, rng.integers(1, most_nodes + 1)).tolist()
     limits = tuple(what for what in KEYS if rng.random() < 0.3)
     board = str(rng.choice(list(STARTS)))
@@ -123,6 +139,10 @@ def small_instance(kind: str, seed: int) -> Document:
         draw = rng.random()
         if sliced and draw < 0.7:
             jobs.append(sliced_job(number, rng, limits, board))
+        elif kind == "spread":
+            equal = jobs and rng.random() < 0.3
+            mine = jobs[0] if equal else spread_job(number, rng, limits, len(sizes))
+            jobs.append(mine | {"id": f"j{number}"})
         elif draw < (0.25 if kind == "gangs" else 0.85):
             jobs.append(sharing_job(number, rng, limits if kind != "gangs" else ()))
         else:
@@ -142,7 +162,7 @@ def small_instance(kind: str, seed: int) -> Document:
     return document
 
 
-KINDS = ("gangs", "shares", "slices")
+KINDS = ("gangs", "shares", "slices", "spread")
 
 
 # --- all placements, one by one -------------------------------------------------------------------
@@ -210,21 +230,46 @@ def can_run(document: Document, ways: list[Way]) -> bool:
 
 
 def best_total(document: Document) -> float:
-    """The largest total throughput over all placements, by trying every one of them."""
+    """The largest total throughput over all placements, by trying every one that may be better.
+
+    Jobs from one on are worth no more than where any GPUs will do: a knapsack of so many 40ths of a GPU.
+    """
     start, label, board = empty(document)
-    jobs = document["jobs"]
+    ways = [ways_of(document, job) for job in document["jobs"]]
+    ways.sort(key=lambda mine: -max(way.rate for way in mine))
+    sizes = [[round(40 * way.gpus * share_of(way.piece, board)) for way in mine] for mine in ways]
+    knapsack = np.zeros((len(ways) + 1, 40 * sum(len(node[0]) for node in start) + 1))
+    for job in reversed(range(len(ways))):
+        knapsack[job] = knapsack[job + 1]
+        for way, size in zip(ways[job], sizes[job], strict=True):
+            rest = knapsack[job + 1, : max(0, knapsack.shape[1] - size)]
+            knapsack[job, size:] = np.maximum(knapsack[job, size:], way.rate + rest)
 
     @cache
     def best(job: int, left: tuple[Node, ...]) -> float:
-        if job == len(jobs):
+        if job == len(ways):
             return 0.0
-        found = best(job + 1, left)
-        for way in ways_of(document, jobs[job]):
-            for after in seatings(left, way, label, board):
-                found = max(found, way.rate + best(job + 1, after))
-        return found
+        used = sum(share_of(piece, board) for node in left for gpu in node[0] for piece in gpu)
+        free = round(knapsack.shape[1] - 1 - 40 * used)
+        found = 0.0
+        mine = zip(ways[job], sizes[job], strict=True)
+        for way, size in sorted(mine, key=lambda one: -one[0].rate):
+            most = way.rate + knapsack[job + 1, free - size] if size <= free else 0.0
+            if most > found:
+                for after in seatings(left, way, label, board):
+                    found = max(found, way.rate + best(job + 1, after))
+                    if found >= most:
+                        break
+        return found if found >= knapsack[job + 1, free] else max(found, best(job + 1, left))
 
     return best(0, start)
+
+
+def share_of(piece: Piece, board: str) -> float:
+    """Of a GPU."""
+    if not isinstance(piece, str):
+        return piece
+    return STARTS[board][piece][0] / (4 if board == "A30" else 8)
 
 
 def ways_of(document: Document, job: Document) -> list[Way]:
@@ -234,7 +279,8 @@ def ways_of(document: Document, job: Document) -> list[Way]:
         needs = [option["uses"].get(what, 0.0) / option["gpus"] for what in ("cpu", "memory")]
         piece = option.get("attributes", {}).get("mig", option.get("share", 1.0))
         rate = option["throughput"]
-        ways.append(Way(option["gpus"], piece, (needs[0], needs[1]), 1, False, rate, apart))
+        span = option["nodes"]
+        ways.append(Way(option["gpus"], piece, (needs[0], needs[1]), span, False, rate, apart))
     if ways:
         return ways
     demand = document["workloads"][job["workload"]].get("demand", {})
@@ -268,11 +314,18 @@ def seatings(
         # Nodes of a rack with the same left are alike: one order stands for all.
         groups = [list(mine) for _, mine in itertools.groupby(range(len(left)), label.__getitem__)]
         for after in itertools.product(*choices):
-            ordered = (sorted((after[node] for node in mine), key=repr) for mine in groups)
+            ordered = (sorted((after[node] for node in mine), key=text) for mine in groups)
             found.add(tuple(itertools.chain(*ordered)))
     return found
 
 
+@cache
+def text(node: Node) -> str:
+    """Puts nodes in order, whose pieces may be numbers and names."""
+    return repr(node)
+
+
+@cache
 def node_after(node: Node, part: int, way: Way, board: str) -> set[Node]:
     """What is on a node after some of its GPUs, for every choice of these."""
     on_gpus, cpus, memory, taken = node

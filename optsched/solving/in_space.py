@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Space, Variables
-from optsched.program.space import best_fit, undealt
+from optsched.program.space import best_fit, finds_nodes
 from optsched.solution import Status, Termination, Values, certify_point, gap_of
 from optsched.solution.certificate import OPTIMALITY, dual_bound, dual_residual
 from optsched.solution.explanation import Conflict, describe_row
@@ -39,26 +39,40 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     else:
         previous = None
     space, point = engine.build(lambda: start_of(program, unstarted, previous))
-    prices: FloatArray | None = None
-    if not space.complete:
-        space, point, prices = _with_priced_contents(engine, program, space, point)
-    arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
-
-    def clean(point: FloatArray) -> FloatArray:
-        return np.where(arrays.integer, np.round(point), point)
-
     if space.complete:
-        outcome = proved_linear(engine, arrays, engine.solve_linear(arrays, clean, point))
-        outcome = _with_own_duals(program, outcome)
+        outcome = _of_all_contents(engine, program, space, point)
     else:
-        bounding = engine.build(lambda: bounding_arrays(program, space))
-        outcome = _of_some_contents(engine, arrays, clean, point, bounding, prices)
-    if outcome.x is not None and len(undealt(space.read(outcome.x))):
-        outcome = _with_nodes(engine, program, space, arrays, outcome, point)
+        space, outcome = _of_priced_contents(engine, program, space, point)
+    if outcome.x is not None and not finds_nodes(space.read(outcome.x)):
+        space, outcome = _with_numbered_gangs(engine, program, outcome)
     if outcome.x is None:
         return SolvedProgram(program, replace(outcome, conflicts=_in_words(program, outcome)))
     x = outcome.x[: program.classes.columns]
     return SolvedProgram(program, replace(outcome, x=x), seats=space.read(outcome.x))
+
+
+def _of_all_contents(
+    engine: Engine, program: AllocationProgram, space: Space, point: FloatArray | None
+) -> Outcome:
+    """Solve a program with all contents of nodes."""
+    arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
+    run = engine.solve_linear(arrays, _rounding(arrays), point)
+    return _with_own_duals(program, proved_linear(engine, arrays, run))
+
+
+def _rounding(arrays: LinearArrays) -> Callable[[FloatArray], FloatArray]:
+    """Rounds the whole numbers of a point."""
+    return lambda point: np.where(arrays.integer, np.round(point), point)
+
+
+def _of_priced_contents(
+    engine: Engine, program: AllocationProgram, space: Space, point: FloatArray | None
+) -> tuple[Space, Outcome]:
+    """Solve a program with the contents of nodes that are worth a column."""
+    space, point, prices = _with_priced_contents(engine, program, space, point)
+    arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
+    bounding = engine.build(lambda: bounding_arrays(program, space))
+    return space, _of_some_contents(engine, arrays, point, bounding, prices)
 
 
 def _with_priced_contents(
@@ -89,7 +103,6 @@ def _with_priced_contents(
 def _of_some_contents(
     engine: Engine,
     arrays: LinearArrays,
-    clean: Callable[[FloatArray], FloatArray],
     point: FloatArray | None,
     bounding: LinearArrays,
     prices: FloatArray | None,
@@ -98,6 +111,7 @@ def _of_some_contents(
     ``bounding`` prove.
     """
     bound = None if prices is None else dual_bound(bounding, prices)
+    clean = _rounding(arrays)
     tell = engine.limits.on_progress
     limits = engine.limits
 
@@ -146,74 +160,42 @@ def _at(
     return replace(outcome.values, bound=bound, termination=ended, x=x, y=None)
 
 
-def _with_nodes(
-    engine: Engine,
-    program: AllocationProgram,
-    space: Space,
-    arrays: LinearArrays,
-    outcome: Outcome,
-    start: FloatArray | None,
-) -> Outcome:
-    """The outcome of a point all of whose gangs find nodes, with the bound of one where some do not.
+def _with_numbered_gangs(
+    engine: Engine, program: AllocationProgram, outcome: Outcome
+) -> tuple[Space, Outcome]:
+    """The outcome where gangs that share GPUs of several nodes are numbered, after one whose gangs do not all
+    find nodes; its bound holds of both.
 
-    It is the best of: that point without these gangs, the start, and best fit that places gangs of their
-    types first. There is no point where none of them keeps the rows.
+    Where nodes can hold numbered gangs in too many ways to write down, the answer is a best fit.
     """
-    assert outcome.x is not None
-    sign = 1.0 if arrays.maximise else -1.0
-    points = [
-        _without_gangs(program, space, arrays, outcome.x),
-        *([] if start is None else [start]),
-    ]
-    if space.complete:  # best fit makes no contents then
-        types = space.gangs.type_[undealt(space.read(outcome.x))]
-        mine = np.isin(space.types.of_column, types)
-        before = np.where(mine, outcome.x[: program.classes.columns], 0.0)
-        fitted = engine.build(lambda: start_of(program, space, before))[1]
-        points += [] if fitted is None else [fitted]
-    known = [
-        (sign * arrays.objective(x), turn)
-        for turn, x in enumerate(points)
-        if not len(undealt(space.read(x)))
-        and certify_point(arrays, x, arrays.objective(x), "none").ok
-    ]
-    if not known:
+    assert outcome.x is not None and program.space is not None
+    jobs = outcome.x[: program.classes.columns]
+    numbered = engine.build(program.space.numbered)
+    space, point = engine.build(lambda: start_of(program, numbered, jobs))
+    if point is None and not space.complete:
         values = replace(outcome.values, termination=Termination.IMPRECISE, bound=outcome.bound)
-        return nothing_found(engine, values, integer=True)
-    x = points[max(known)[1]]
-    values = _at(engine, outcome, x, arrays.objective(x), outcome.bound)
+        return space, nothing_found(engine, values, integer=True)
+    arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
+    run = outcome
+    if space.complete:
+        run = _of_all_contents(engine, program, space, point)
+        sign = 1.0 if arrays.maximise else -1.0
+        known, bound = (np.inf if one is None else sign * one for one in (outcome.bound, run.bound))
+        if run.status is not Status.FEASIBLE or bound <= known:
+            return space, run
+        point = run.x
+    assert point is not None
+    values = _at(engine, run, point, arrays.objective(point), outcome.bound)
     found = certified_linear(engine, arrays, values, None)
-    known_signs = {
-        name: value for name, value in outcome.certificate.residuals.items() if name == "duals"
-    }
+    # The bound is that of the first program, and so are its proof and its duals.
+    first = outcome.certificate
+    residuals = {name: value for name, value in first.residuals.items() if name == "duals"}
     certificate = replace(
-        found.certificate,
-        proof=outcome.certificate.proof,
-        residuals={**found.certificate.residuals, **known_signs},
+        found.certificate, proof=first.proof, residuals={**found.certificate.residuals, **residuals}
     )
-    return replace(
+    return space, replace(
         found, bound_source=outcome.bound_source, duals=outcome.duals, certificate=certificate
     )
-
-
-def _without_gangs(
-    program: AllocationProgram, space: Space, arrays: LinearArrays, point: FloatArray
-) -> FloatArray:
-    """A point without the gangs that find no nodes, of the columns of each type the least worth first."""
-    point = point.copy()
-    columns = program.classes.columns
-    worth = (1.0 if arrays.maximise else -1.0) * arrays.cost[:columns]
-    first = (
-        len(point) - space.columns
-    )  # y follow the columns that the program has without its space
-    for gang in undealt(space.read(point)).tolist():
-        mine = np.flatnonzero(space.types.of_column == space.gangs.type_[gang])
-        mine = mine[point[mine] > 0]
-        point[mine[np.argmin(worth[mine])]] -= 1
-        point[first + gang] -= 1
-    if program.extend is None:
-        point[:first] = program.complete(point[:columns])
-    return point
 
 
 def _in_words(program: AllocationProgram, outcome: Outcome) -> tuple[Conflict, ...]:

@@ -6,9 +6,10 @@ are worth more than their bin costs:
 
     max { v'z : A z <= room, 0 <= z <= most, z whole }  <=  s
 
-with rows for CPUs, memory, sets of jobs that are kept apart, the sum of all shares, and for every share s of some
-part at most floor(1 / s) pieces of that size on a GPU. Branch and bound here: of the linear programs
-of its nodes only the row multipliers are taken from a solver, and the bound that they prove is added up.
+with rows for CPUs, memory, sets of jobs that are kept apart, parts of one numbered gang, the sum of all
+shares, and for every share s of some part at most floor(1 / s) pieces of that size on a GPU. Branch and
+bound here: of the linear programs of its nodes only the row multipliers are taken from a solver, and the
+bound that they prove is added up.
 """
 
 from __future__ import annotations
@@ -195,6 +196,9 @@ def _rows(
     for number, there in enumerate(taken.tolist()):
         rows.append(np.array([float(number in part.apart) for part in parts]))
         room.append(0.0 if there else 1.0)
+    for gang in {part.gang for part in parts} - {0}:
+        rows.append(np.array([float(part.gang == gang) for part in parts]))
+        room.append(1.0)
     for size in np.unique(share[share < 1]).tolist():
         rows.append(count * np.floor(share / size + SLACK))
         room.append(gpus * np.floor(1 / size + SLACK))

@@ -59,14 +59,32 @@ def test_parts_of_unequal_size_are_dealt_to_different_nodes() -> None:
     assert solution.status == "optimal"
 
 
-def test_an_answer_without_a_placement_is_cut_down_and_not_called_optimal() -> None:
+def test_gangs_are_numbered_where_parts_in_any_order_find_no_nodes() -> None:
     """One gang of .3 of two GPUs and a whole job are worth 2.5, but find no GPUs; two gangs are worth 2."""
     gang = [shares(2, 0.3, 2)]
     solution = solved(instance_of([1, 1], gang, gang, [shares(1, 1.0, 1, value=1.5)]))
     assert solution.objective == pytest.approx(2.0)
-    assert solution.bound == pytest.approx(2.5)
+    assert solution.status == "optimal"
+
+
+def test_two_parts_of_one_gang_are_not_on_one_node() -> None:
+    """Each gang is on three GPUs of two nodes, in parts of 2 and 1; a job needs all of the larger node."""
+    gang = [shares(3, 0.4, 2)]
+    solution = solved(instance_of([2, 1, 2], gang, gang, [shares(2, 1.0, 1, value=1.5)]))
+    assert solution.objective == pytest.approx(3.5)
+    assert solution.status == "optimal"
+
+
+def test_the_first_bound_holds_where_too_many_contents_have_numbered_gangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer is a best fit of numbered gangs then, within the bound of the program without numbers."""
+    monkeypatch.setattr(seats, "MOST_CONTENTS", 1)
+    gang, whole = [shares(2, 0.4, 2)], [shares(1, 1.0, 1, value=1.5)]
+    solution = solved(instance_of([1, 1, 1], gang, gang, gang, whole, whole))
+    assert solution.objective == pytest.approx(3.0)  # two gangs and a whole job would be worth 3.5
+    assert solution.bound == pytest.approx(4.0)
     assert solution.status == "feasible"
-    assert solution.termination == "imprecise"
 
 
 def test_prices_bound_an_answer_that_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,6 +109,7 @@ class _Seats:
         keys = zip(held.part.tolist(), held.node_class.tolist(), held.level.tolist(), strict=True)
         self._column_held = {key: column for column, key in enumerate(keys)}
         self._columns = [np.flatnonzero(space.gangs.type_ == t) for t in range(len(types))]
+        self._taken = np.zeros(len(types), np.int64)
         self._pieces = np.array([sum(split.values()) for split in space.gangs.split], np.int64)
         groups = space.classes.instance.cluster.groups
         self._shared = np.array([group.capacity * (1 + ROUNDING) for group in groups])
@@ -119,6 +120,8 @@ class _Seats:
         types = self.space.types
         level, pool = int(types.level[t]), int(types.pool[t])
         columns = self._columns[t]
+        number = self.space.gangs.number[columns]
+        columns = columns[(number == 0) | (number == number[:1] + self._taken[t])]
         # Whole groups with too few free GPUs are not tried.
         group = self.space.nodes.group[level]
         mine = self._is_node & (self.space.nodes.pool[self._class] == pool)
@@ -132,6 +135,7 @@ class _Seats:
             self._changes.clear()
             if self._seat(column, level):
                 self._gangs[column] += 1
+                self._taken[t] += 1
                 return True
             self._undo(bins)
         return False

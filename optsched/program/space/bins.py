@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
@@ -27,7 +28,7 @@ class Bin:
 
     Its contents are counts z of parts, of which those of other pools are 0:
 
-        sum_p use[i, p] z_p  <=  room_i          whole GPUs, CPUs, memory, sets of jobs that are kept apart
+        sum_p use[i, p] z_p  <=  room_i      whole GPUs, CPUs, memory, sets of jobs kept apart, numbered gangs
 
     and there are GPUs for all shares and slices (`gpus_of_pieces`).
 
@@ -67,20 +68,25 @@ class Bin:
         self.parts, self.mine, self.gpus = parts, np.array(mine, np.int64), gpus
         self.most = most
         self._layouts = layouts
-        sets = range(0 if taken is None else len(taken))
+        free = [] if taken is None else (~taken).astype(np.float64).tolist()
+        # Of a gang whose parts have one size, `most` says that only one of them is here.
+        sizes = Counter(parts[part].gang for part in mine)
+        gangs = [gang for gang, many in sizes.items() if gang and many > 1]
         self.use = np.array(
             [
                 [
                     part.gpus if part.share == 1 else 0,
                     *(part.gpus * each for each in part.need[: len(own)]),
-                    *(float(number in part.apart) for number in sets),
+                    *(float(number in part.apart) for number in range(len(free))),
+                    *(float(part.gang == gang) for gang in gangs),
                 ]
                 for part in parts
             ],
             np.float64,
-        ).reshape(len(parts), 1 + len(own) + len(sets)).T  # fmt: skip
-        free = [] if taken is None else (~taken).astype(np.float64).tolist()
-        self.room = np.array([float(gpus), *(own * (1 + ROUNDING)).tolist(), *free])
+        ).reshape(len(parts), 1 + len(own) + len(free) + len(gangs)).T  # fmt: skip
+        self.room = np.array(
+            [float(gpus), *(own * (1 + ROUNDING)).tolist(), *free, *(1.0 for _ in gangs)]
+        )
         self._shared = np.array([part.share < 1 for part in parts], bool)
         self._fits_gpus = cache(self._finds_gpus)
 

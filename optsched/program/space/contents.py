@@ -30,6 +30,8 @@ class GangPart(NamedTuple):
         Of the slice of each GPU (MIG), among those of the pool; `NO_SLICE` for none.
     apart : tuple of int
         Sets of jobs to which its gang belongs, no two of which may be on one node.
+    gang : int
+        Its number, where gangs are numbered: parts of one are in different bins. 0 for all others.
     """
 
     pool: int
@@ -38,6 +40,7 @@ class GangPart(NamedTuple):
     need: tuple[float, ...]
     profile: int = NO_SLICE
     apart: tuple[int, ...] = ()
+    gang: int = 0
 
     @property
     def on_one_gpu(self) -> bool:

@@ -4,7 +4,7 @@ A point counts parts on nodes of a class, and does not say whose they are. Gangs
 them in any order: parts of one gang on one node are one larger part. Parts that share GPUs may not, as
 each must have different ones: such a gang gets its parts on different nodes, always where the most
 room is left for the part. With parts of one size this finds nodes for all gangs if there are any (Gale
-and Ryser).
+and Ryser), and where gangs are numbered it always does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import IntArray
 from optsched.program.space.seats import GangSeats
 
 NOT_SHARED = -1
@@ -63,14 +62,11 @@ def deal(seats: GangSeats, gangs: Sequence[int]) -> list[list[DealtPart] | None]
     return found
 
 
-def undealt(seats: GangSeats) -> IntArray:
-    """Columns y of the gangs of a point whose parts find no different nodes, one entry for each gang."""
+def finds_nodes(seats: GangSeats) -> bool:
+    """Whether all gangs of a point find nodes."""
     gangs = np.repeat(np.arange(len(seats.gangs)), seats.gangs).tolist()
-    if not any(_is_spread(seats, column) for column in set(gangs)):
-        return np.zeros(0, np.int64)
-    found = deal(seats, gangs)
-    missing = [column for column, parts in zip(gangs, found, strict=True) if parts is None]
-    return np.array(missing, np.int64)
+    spread = any(_is_spread(seats, column) for column in set(gangs))
+    return not spread or None not in deal(seats, gangs)
 
 
 def _is_spread(seats: GangSeats, column: int) -> bool:

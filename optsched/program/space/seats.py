@@ -22,16 +22,20 @@ Where there are too many contents all the same, none is written down: they are p
 
 Whole points and placements are the same: the rate of a gang depends on its level and number of nodes
 alone, so the parts of a group may be handed to its gangs in any order, and nodes of a class are alike.
-Contents have at most one part of each set of jobs that may not be on one node (anti-affinity). The
-parts of a gang that shares GPUs are on different nodes, as each has different GPUs: contents have no more
-of a part than there are such jobs. Where fewer of these run, a point may still have no placement
-(`optsched.program.space.dealing`).
+Contents have at most one part of each set of jobs that may not be on one node (anti-affinity).
+
+A gang that shares GPUs of several nodes needs different ones, so its parts may not be handed out in any
+order. Mostly a point allows it all the same (`optsched.program.space.dealing`). Where it does not, these
+gangs are numbered (`Space.numbered`): their parts are parts of their own, and contents have at most one
+part of each gang.
+
 ``pieces`` cut off fractions only. For fractions of time all rows hold on average, as each placement
 keeps them at its instant.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,12 +69,15 @@ class Gangs(NamedTuple):
     ----------
     type_, group : IntArray
         Type, and group of its level.
+    number : IntArray
+        Which gang, where they are numbered: from 1 on, those of a type in a row. 0 for all others.
     split : tuple of mappings
         Parts of each gang: number of the part -> how many.
     """
 
     type_: IntArray
     group: IntArray
+    number: IntArray
     split: tuple[Mapping[int, int], ...]
 
 
@@ -161,8 +168,27 @@ class Space:
         """
         types = GangTypes.of(C, apart)
         nodes = NodeClasses.of(C.instance, np.unique(types.level), apart)
+        return cls._of(C, types, nodes, np.zeros(len(types), np.int64))
+
+    def numbered(self) -> Space:
+        """The space in which gangs that share GPUs of several nodes are numbered, without contents made
+        on demand.
+        """
+        types, nodes = self.types, self.nodes
+        shared = np.flatnonzero((types.share < 1) & (types.nodes > 1))
+        gpus = np.bincount(
+            nodes.pool, nodes.gpus * nodes.count, len(self.classes.instance.cluster.pools)
+        )
+        room = gpus[types.pool[shared]] / (types.gpus * types.share)[shared] + ROUNDING
+        numbers = np.zeros(len(types), np.int64)
+        numbers[shared] = np.minimum(_most_jobs(self.classes, types)[shared], room)
+        return self._of(self.classes, types, nodes, numbers)
+
+    @classmethod
+    def _of(cls, C: Classes, types: GangTypes, nodes: NodeClasses, numbers: IntArray) -> Space:
+        """With so many numbered gangs of each type; 0 where they are not numbered."""
         known = _KnownParts()
-        gangs = _gangs(types, nodes, known)
+        gangs = _gangs(types, nodes, numbers, known)
         parts = tuple(known.parts)
         held = _held(types, parts, gangs, nodes)
         parts, bins = _bins(parts, _most_parts(C, types, gangs, len(parts)), types, nodes)
@@ -230,9 +256,9 @@ class Space:
 
     @cached_property
     def _most_gangs(self) -> FloatArray:
-        """Most gangs of each column y: as many as there are jobs for, and GPUs."""
-        most = _most_jobs(self.classes, self.types)
-        return most[self.gangs.type_]
+        """Most gangs of each column y: as many as there are jobs for."""
+        most = _most_jobs(self.classes, self.types)[self.gangs.type_]
+        return np.where(self.gangs.number > 0, 1.0, most)
 
     @cached_property
     def _most_held(self) -> FloatArray:
@@ -390,30 +416,50 @@ class _KnownParts:
         return self.parts.setdefault(part, len(self.parts))
 
 
-def _gangs(types: GangTypes, nodes: NodeClasses, known: _KnownParts) -> Gangs:
-    """Where gangs of each type can be, and how they are split there."""
+def _gangs(types: GangTypes, nodes: NodeClasses, numbers: IntArray, known: _KnownParts) -> Gangs:
+    """Where gangs of each type can be, and how they are split there; so many of a type are numbered."""
     type_: list[int] = []
     groups: list[int] = []
+    number: list[int] = []
     split: list[Mapping[int, int]] = []
+    first = np.cumsum(numbers) - numbers + 1
     for t in range(len(types)):
+        part = _part_of(types, t)
         hosts = nodes.hosts(types.need[t])
-        for group, classes in nodes.groups(int(types.level[t]), int(types.pool[t])):
-            for parts in _splits_in(types, t, hosts[classes], nodes.count[classes]):
-                need = tuple(types.need[t].tolist())
-                pool, share, profile = (
-                    int(types.pool[t]),
-                    float(types.share[t]),
-                    int(types.profile[t]),
-                )
-                apart = tuple(np.flatnonzero(types.apart[t]).tolist())
-                numbers = {
-                    known.number(GangPart(pool, gpus, share, need, profile, apart)): count
+        ways = [
+            (group, parts)
+            for group, classes in nodes.groups(int(types.level[t]), part.pool)
+            for parts in _splits_in(types, t, hosts[classes], nodes.count[classes])
+        ]
+        mine = range(first[t], first[t] + numbers[t]) if numbers[t] else [0]
+        for gang, (group, parts) in itertools.product(mine, ways):
+            type_.append(t)
+            groups.append(group)
+            number.append(gang)
+            split.append(
+                {
+                    known.number(part._replace(gpus=gpus, gang=gang)): count
                     for gpus, count in parts.items()
                 }
-                type_.append(t)
-                groups.append(group)
-                split.append(numbers)
-    return Gangs(np.array(type_, np.int64), np.array(groups, np.int64), tuple(split))
+            )
+    return Gangs(
+        np.array(type_, np.int64),
+        np.array(groups, np.int64),
+        np.array(number, np.int64),
+        tuple(split),
+    )
+
+
+def _part_of(types: GangTypes, t: int) -> GangPart:
+    """All GPUs of a gang of a type as one part."""
+    return GangPart(
+        int(types.pool[t]),
+        int(types.gpus[t]),
+        float(types.share[t]),
+        tuple(types.need[t].tolist()),
+        int(types.profile[t]),
+        tuple(np.flatnonzero(types.apart[t]).tolist()),
+    )
 
 
 def _splits_in(
@@ -460,14 +506,14 @@ def _held(types: GangTypes, parts: Sequence[GangPart], gangs: Gangs, nodes: Node
 def _most_parts(C: Classes, types: GangTypes, gangs: Gangs, parts: int) -> FloatArray:
     """How many of each part all jobs have on one node together at most."""
     jobs = _most_jobs(C, types)
-    shared = (
-        types.share < 1
-    )  # different nodes for the parts of a gang: each must have different GPUs
     most = np.zeros((len(types), parts))
-    for t, split in zip(gangs.type_.tolist(), gangs.split, strict=True):
+    for t, number, split in zip(
+        gangs.type_.tolist(), gangs.number.tolist(), gangs.split, strict=True
+    ):
         for part, count in split.items():
-            each = 1 if shared[t] else count
-            most[t, part] = max(most[t, part], each * jobs[t])
+            # Parts of a gang that share GPUs are on different nodes.
+            each = 1 if types.share[t] < 1 else count
+            most[t, part] = max(most[t, part], each * (1 if number else jobs[t]))
     total: FloatArray = most.sum(axis=0)
     return total
 
