@@ -731,11 +731,15 @@ def placement_view(solution: Solution) -> Iterator[RenderableType]:
     yield facts(_placement_facts(placement.figures))
     names = solution.instance.jobs_table.names
     rows = []
-    for row, gpus in zip(placement.row[:PLACED].tolist(), placement.gpus[:PLACED], strict=True):
+    granted = placement.granted
+    for i, row in enumerate(placement.row[:PLACED].tolist()):
         jobs = _job_words(names, int(placement.rows.job[row]), int(placement.rows.partner[row]))
-        rows.append([jobs, gpus_words(gpus), f"{len(gpus):,}"])
+        gpus = placement.gpus[i]
+        may_use = [] if granted is None else [percent(float(granted[i]))]
+        rows.append([jobs, gpus_words(gpus), f"{len(gpus):,}", *may_use])
     if rows:
-        yield table("job", "GPUs", "count", rows=rows, left=2)
+        head = ["job", "GPUs", "count"] + ["may use of each"] * (granted is not None)
+        yield table(*head, rows=rows, left=2)
     yield from more(len(placement) - PLACED, "row")
     contradicted = [reason for _, reason in placement.contradicted]
     jobs = count(len(contradicted), "job")

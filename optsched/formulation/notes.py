@@ -53,6 +53,7 @@ FIELDS = {
     "colocation": Field("throughputs of jobs that share GPUs"),
     "value": Field("values of options"),
     "cost": Field("costs of options (gap reads them)"),
+    "limit": Field("limits of shares (--place says what each job may use)"),
     "partitions": Field("partitions of GPUs (MIG; mig-pack and placeable read them)"),
 }
 """By the names that ``reads`` and ``also_reads`` use.
@@ -60,7 +61,7 @@ FIELDS = {
 Fields that every program reads are left out, and those that describe machines and workloads (prices,
 power, bandwidths, parameters of models): they set no requirement on an answer.
 """
-OF_PLACEMENT = frozenset({"preemptible", "running"})
+OF_PLACEMENT = frozenset({"preemptible", "running", "limit"})
 """Fields that a placement reads."""
 OF_SIMULATIONS = frozenset(
     {

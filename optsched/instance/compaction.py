@@ -34,7 +34,7 @@ from optsched.instance.tables import OptionTable, Workloads
 
 ENTRY = ("place", "gpus", "nodes", "rate")
 """Arrays of a `RateTable` over entries."""
-OPTION = ("pool", "gpus", "nodes", "share", "throughput", "duration", "value", "cost")
+OPTION = ("pool", "gpus", "nodes", "share", "limit", "throughput", "duration", "value", "cost")
 """Arrays of an `OptionTable` over options."""
 
 

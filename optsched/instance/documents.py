@@ -387,6 +387,7 @@ class OptionDocument(Document):
     gpus: Count = 0
     nodes: PositiveCount | None = None
     share: Share = 1.0
+    limit: Share | None = None
     throughput: NonNegative | None = None
     duration: Positive | None = None
     uses: dict[Name, NonNegative] = Field(default_factory=dict)

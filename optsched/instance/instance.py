@@ -121,6 +121,7 @@ class Instance(DisplayedTable):
             "colocation": self.colocation,
             "value": options.value.any(),
             "cost": options.cost.any(),
+            "limit": (options.limit > options.share).any(),
             "partitions": any(pool.partitions for pool in self.cluster.pools),
         }
         return frozenset(name for name, different in differs.items() if different)

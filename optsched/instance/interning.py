@@ -11,6 +11,7 @@ from optsched.arrays import condensed, pointers
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster
 from optsched.instance.documents import OptionDocument, RateEntry
+from optsched.instance.layouts import MIG
 from optsched.instance.rates import ANY_SPREAD, LEVEL, RateTable
 from optsched.instance.reading import key, listed, show
 from optsched.instance.references import check_needs, pool_row
@@ -120,6 +121,8 @@ class OptionInterner:
                 raise InvalidInput(
                     f"{where}.nodes", show(option.nodes), f"at most the option's {option.gpus} GPUs"
                 )
+            if option.limit is not None:
+                _check_limit(option, option.limit, f"{where}.limit")
         row = self._lists[text] = len(self._options)
         self._options.append(tuple(options))
         return row
@@ -138,10 +141,20 @@ class OptionInterner:
             pool=np.array([pools.get(option.pool or "", -1) for option in flat], np.int64),
             gpus=np.array([option.gpus for option in flat], np.int64),
             nodes=np.array([option.nodes or ANY_SPREAD for option in flat], np.int64),
+            limit=np.array([option.limit or option.share for option in flat], np.float64),
             **numbers,
             uses=tuple(option.uses for option in flat),
             attributes=tuple(option.attributes for option in flat),
         )
+
+
+def _check_limit(option: OptionDocument, limit: float, path: str) -> None:
+    if option.pool is None or option.gpus == 0:
+        raise InvalidInput(path, f"{limit:g} without GPUs", "the GPUs that the job may use")
+    if limit < option.share:
+        raise InvalidInput(path, show(limit), f"at least the option's share of {option.share:g}")
+    if MIG in option.attributes and limit > option.share:
+        raise InvalidInput(path, f"{limit:g} of a slice", "no limit: a slice is all that a job has")
 
 
 def _without_signs(option: OptionDocument) -> OptionDocument:

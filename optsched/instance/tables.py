@@ -122,6 +122,8 @@ class OptionTable(Displayed):
         Totals; nodes is `ANY_SPREAD` if the option states none.
     share : FloatArray, shape (R,)
         Share of each GPU, in (0, 1].
+    limit : FloatArray, shape (R,)
+        Share of each GPU that may be used while others leave it idle, at least ``share``.
     throughput, duration : FloatArray, shape (R,)
         steps/s and seconds; NaN where not given.
     value, cost : FloatArray, shape (R,)
@@ -135,6 +137,7 @@ class OptionTable(Displayed):
     gpus: IntArray
     nodes: IntArray
     share: FloatArray
+    limit: FloatArray
     throughput: FloatArray
     duration: FloatArray
     value: FloatArray

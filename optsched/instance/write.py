@@ -183,6 +183,7 @@ def _option_documents(instance: Instance, row: int) -> list[dict[str, Any]]:
             "gpus": int(options.gpus[r]),
             "nodes": None if options.nodes[r] == ANY_SPREAD else int(options.nodes[r]),
             "share": None if options.share[r] == 1.0 else float(options.share[r]),
+            "limit": float(options.limit[r]) if options.limit[r] > options.share[r] else None,
             "throughput": finite(options.throughput[r]),
             "duration": finite(options.duration[r]),
             "uses": dict(options.uses[r]),

@@ -14,6 +14,7 @@ from optsched.errors import UsageError
 from optsched.placement.best_fit import best_fit, why_refused
 from optsched.placement.bounds import bounds, most_bandwidth
 from optsched.placement.exact import COLUMNS, size, solve_exactly
+from optsched.placement.granted import granted_shares
 from optsched.placement.occupied import Occupied, refuse_placed_twice
 from optsched.placement.problem import Bounds, Problem, Scored, Worth, better
 from optsched.placement.requests import Requests
@@ -122,11 +123,13 @@ def place_rows(
     unchanged = _worth_of(classes, rows, fixed.row, fixed.gpus)
     figures = _total_figures(unchanged, solved)
     figures["rows_wanted"] = float(wanted_count)
-    order = sorted(placed)
+    order = np.array(sorted(placed), np.int64)
+    gpus = tuple(placed[row] for row in order.tolist())
     return Placement(
         rows,
-        np.array(order, np.int64),
-        tuple(placed[row] for row in order),
+        order,
+        gpus,
+        granted_shares(classes, rows.column[order], gpus),
         tuple(sorted(refused.items())),
         figures,
         tuple(fixed.contradicted.items()),

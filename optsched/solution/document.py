@@ -114,6 +114,7 @@ class PlacementRow(Document):
     job: str | None = None
     jobs: Annotated[tuple[str, str], Strict(False)] | None = None
     gpus: list[str]
+    granted: Number | None = None
     reason: str | None = None
 
 

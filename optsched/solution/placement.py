@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from optsched.arrays import IntArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import JobRows
 from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.instance.tables import JobNames
@@ -24,6 +24,9 @@ class Placement(DisplayedTable):
         Which of them are placed.
     gpus : tuple of tuples of str, length P
         GPUs of each, written ``node/index``.
+    granted : FloatArray or None, shape (P,)
+        Share of each of its GPUs that each may use while others leave them idle; None where no option
+        states a limit above its share.
     refused : tuple of (int, str)
         Rows that found no place, each with the reason.
     figures : mapping of str to float
@@ -40,6 +43,7 @@ class Placement(DisplayedTable):
     rows: JobRows
     row: IntArray
     gpus: tuple[tuple[str, ...], ...]
+    granted: FloatArray | None = None
     refused: tuple[tuple[int, str], ...] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
     contradicted: tuple[tuple[int, str], ...] = ()
@@ -57,16 +61,19 @@ class Placement(DisplayedTable):
         list of dict
         """
         names = self.names
-        entries = {
-            int(row): (list(gpus), "") for row, gpus in zip(self.row, self.gpus, strict=True)
+        entries: dict[int, dict[str, Any]] = {
+            int(row): {"gpus": list(gpus)} for row, gpus in zip(self.row, self.gpus, strict=True)
         }
-        entries |= {row: ([], reason) for row, reason in self.refused}
+        if self.granted is not None:
+            for row, share in zip(self.row.tolist(), self.granted.tolist(), strict=True):
+                entries[row]["granted"] = share
+        entries |= {row: {"gpus": [], "reason": reason} for row, reason in self.refused}
         records = []
-        for row, (gpus, reason) in sorted(entries.items()):
+        for row, entry in sorted(entries.items()):
             job, partner = names[int(self.rows.job[row])], int(self.rows.partner[row])
             record: dict[str, Any] = {"row": row}
             record |= {"job": job} if partner < 0 else {"jobs": [job, names[partner]]}
-            records.append(record | {"gpus": gpus} | ({"reason": reason} if reason else {}))
+            records.append(record | entry)
         return records
 
     def _headline(self) -> str:

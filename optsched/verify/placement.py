@@ -14,6 +14,7 @@ from optsched.arrays import IntArray
 from optsched.candidates import JobRows
 from optsched.instance.reading import show
 from optsched.placement import check_placement, packed, placement_worth
+from optsched.placement.granted import granted_shares
 from optsched.placement.staying import pinned_rows
 from optsched.solution import Allocation
 from optsched.solution.document import PlacementRow, SolutionDocument
@@ -99,6 +100,11 @@ def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
     _check_contradicted(subject, rows, row, findings)
     if len(findings) == before:
         _check_figures(subject, rows, here, gpus, len(row), findings)
+        granted = granted_shares(subject.classes, rows.column[here], gpus)
+        for number, entry in enumerate(entries.tolist()):
+            expected = None if granted is None else float(granted[number])
+            stated = document.placement[entry].granted
+            findings.alike(f"placement[{entry}].granted", stated, expected)
 
 
 def _check_contradicted(
