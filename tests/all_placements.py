@@ -276,11 +276,11 @@ def ways_of(document: Document, job: Document) -> list[Way]:
     ways = []
     apart = any(job["id"] in one["jobs"] for one in document.get("constraints", ()))
     for option in job.get("options", ()):
-        needs = [option["uses"].get(what, 0.0) / option["gpus"] for what in ("cpu", "memory")]
+        cpu, memory = (option["uses"].get(what, 0.0) / option["gpus"] for what in KEYS.values())
         piece = option.get("attributes", {}).get("mig", option.get("share", 1.0))
         rate = option["throughput"]
         span = option["nodes"]
-        ways.append(Way(option["gpus"], piece, (needs[0], needs[1]), span, False, rate, apart))
+        ways.append(Way(option["gpus"], piece, (cpu, memory), span, False, rate, apart))
     if ways:
         return ways
     demand = document["workloads"][job["workload"]].get("demand", {})

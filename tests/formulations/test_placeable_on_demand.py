@@ -14,7 +14,7 @@ from optsched.placement import check_placement
 from optsched.program import LinearProgram, Space
 
 # Private: what a single node can hold
-from optsched.program.space import bins, contents, seats
+from optsched.program.space import bins, contents, node_bins
 from optsched.program.space.bins import Bin
 from optsched.program.space.contents import GangPart
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.oracle
 def test_the_bound_is_one_of_all_placements_and_the_answer_is_placed(
     kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
     document = small_instance(kind, seed)
     instance = optsched.load(document)
     solution = optsched.solve(
@@ -111,7 +111,7 @@ def test_prices_bound_all_contents(seed: int, monkeypatch: pytest.MonkeyPatch) -
     document = shares_with_cpus(seed)
     options: dict[str, Any] = {"integral": True, "constraints": ["placeable"], "gap": 0.0}
     best = optsched.solve(document, "max-throughput", **options).objective
-    monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
     priced = optsched.solve(document, "max-throughput", **options)
     without = optsched.solve(document, "max-throughput").objective
     assert best is not None
@@ -124,7 +124,7 @@ def test_prices_bound_all_contents(seed: int, monkeypatch: pytest.MonkeyPatch) -
 
 def test_verify_refuses_prices_that_contents_exceed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound, prices, or both together that say less than contents of nodes are worth."""
-    monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
     instance = optsched.load(shares_with_cpus(0))
     solution = optsched.solve(
         instance, "max-throughput", integral=True, constraints=["placeable"], gap=0.0
@@ -220,7 +220,7 @@ def test_too_few_contents_prove_nothing_infeasible(
     feasible: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That jobs do not fit into the contents that were made is no proof that they fit nowhere."""
-    monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
     option = {"pool": "v", "gpus": 1, "nodes": 1, "value": 1.0, "cost": 1.0}
     jobs, cpu = (8, 3.0) if feasible else (4, 9.0)
     document = {

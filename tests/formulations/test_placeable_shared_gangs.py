@@ -9,7 +9,7 @@ import pytest
 import optsched
 
 # Private: how contents of nodes are written down
-from optsched.program.space import seats
+from optsched.program.space import node_bins
 
 
 def shares(gpus: int, share: float, nodes: int, value: float = 1.0) -> dict[str, Any]:
@@ -33,10 +33,10 @@ def solved(document: dict[str, Any]) -> optsched.Solution:
     return solution
 
 
-@pytest.mark.parametrize("most", [0, seats.MOST_CONTENTS])
+@pytest.mark.parametrize("most", [0, node_bins.MOST_CONTENTS])
 def test_a_gang_does_not_get_a_gpu_twice(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two GPUs of two nodes: .3 of both leaves none for a job on a whole one."""
-    monkeypatch.setattr(seats, "MOST_CONTENTS", most)
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", most)
     solution = solved(instance_of([1, 1], [shares(2, 0.3, 2)], [shares(1, 1.0, 1)]))
     assert solution.objective == pytest.approx(1.0)
     assert solution.bound is not None and solution.bound >= 1.0 - 1e-9
@@ -79,7 +79,7 @@ def test_the_first_bound_holds_where_too_many_contents_have_numbered_gangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The answer is a best fit of numbered gangs then, within the bound of the program without numbers."""
-    monkeypatch.setattr(seats, "MOST_CONTENTS", 1)
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", 1)
     gang, whole = [shares(2, 0.4, 2)], [shares(1, 1.0, 1, value=1.5)]
     solution = solved(instance_of([1, 1, 1], gang, gang, gang, whole, whole))
     assert solution.objective == pytest.approx(3.0)  # two gangs and a whole job would be worth 3.5
@@ -89,7 +89,7 @@ def test_the_first_bound_holds_where_too_many_contents_have_numbered_gangs(
 
 def test_prices_bound_an_answer_that_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same where contents are priced: the duals that prove the bound are checked, too."""
-    monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
     gang = [shares(2, 0.5, 2, value=5.0)]
     solution = solved(instance_of([1, 3], gang, gang, gang, gang))
     assert solution.bound is not None and solution.objective is not None

@@ -116,6 +116,32 @@ def test_rounds_keep_gangs_in_racks() -> None:
     assert sorted(len(racks) for racks in held) == [1, 1, 2]
 
 
+@pytest.mark.parametrize(("across", "total", "running"), [(15.0, 47.0, 3), (6.0, 44.0, 2)])
+def test_a_penalty_across_racks_changes_program_placement_and_rounds(
+    across: float, total: float, running: int
+) -> None:
+    """Ten jobs on one GPU take the place of a third gang where it is slow across racks."""
+    given = document()
+    given["workloads"]["w"]["throughput"]["v"] = {"8": {"rack": 16.0, "cluster": across}}
+    given["jobs"] += [
+        {"id": f"s{row}", "steps": 1e6, "throughput": {"v": {"1": 1.5}}} for row in range(10)
+    ]
+    fractions = optsched.solve(given, "max-throughput", constraints=["placeable"])
+    whole = optsched.solve(given, "max-throughput", constraints=["placeable"], integral=True)
+    assert fractions.objective == pytest.approx(total)
+    assert whole.objective == pytest.approx(total)
+    assert whole.placement is not None and not whole.placement.refused
+    assert sum(len(gpus) == 8 for gpus in whole.placement.gpus) == running
+    policy = RoundPolicy(formulation="max-throughput", constraints=[{"kind": "placeable"}])
+    state = optsched.RoundState.first(optsched.load(given), policy)
+    most = 0
+    for _ in range(8):
+        plan = optsched.solve_round(state)
+        most = max(most, sum(len(gpus) == 8 for _, gpus, _ in plan.running.values()))
+        state = plan.next_state(state, now=plan.until)
+    assert most == running
+
+
 @pytest.mark.parametrize("kind", ["json", "npz", "yaml"])
 def test_files_keep_levels_and_their_rates(kind: str, tmp_path: Any) -> None:
     path = tmp_path / f"instance.{kind}"

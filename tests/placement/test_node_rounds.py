@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 import optsched
 
 # Private: from how many contents on they are made on demand
-from optsched.program.space import seats
+from optsched.program.space import node_bins
 
 pytestmark = pytest.mark.oracle
 
@@ -71,7 +71,7 @@ def check_share(kind: str, seed: int) -> None:
 def test_contents_that_are_priced_realise_a_share_within_its_bound(
     kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
     document = small_instance(kind, seed)
     solution = optsched.solve(
         optsched.load(document), "max-min-fairness", constraints=["placeable"]

@@ -35,9 +35,7 @@ keeps them at its instant.
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -45,72 +43,30 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, owners
+from optsched.arrays import BoolArray, FloatArray, IntArray, owners
 from optsched.arrays.matrices import sum_by
-from optsched.candidates import NO_SLICE, Classes
-from optsched.errors import UsageError
+from optsched.candidates import Classes
 from optsched.instance.cluster import PER_NODE
 from optsched.program.arrays import LinearArrays
 from optsched.program.linear import LinearProgram, Variables
-from optsched.program.space.bins import Bin
-from optsched.program.space.contents import ROUNDING, GangPart, splits
+from optsched.program.space.contents import ROUNDING, GangPart
+from optsched.program.space.gang_columns import (
+    Gangs,
+    Held,
+    gang_columns,
+    held_columns,
+    most_jobs,
+    most_parts,
+    numbered_gangs,
+)
 from optsched.program.space.gangs import ANYWHERE, GangTypes, NodeClasses
-
-MOST_CONTENTS = 5_000
-"""Contents of one node that are all written down."""
-MOST_SPLITS = 2_000
-"""Ways to split one gang over nodes that are written down at most."""
-
-
-class Gangs(NamedTuple):
-    """Columns y: gangs of a type in a group, split in one way; arrays of length Y.
-
-    Attributes
-    ----------
-    type_, group : IntArray
-        Type, and group of its level.
-    number : IntArray
-        Which gang, where they are numbered: from 1 on, those of a type in a row. 0 for all others.
-    split : tuple of mappings
-        Parts of each gang: number of the part -> how many.
-    """
-
-    type_: IntArray
-    group: IntArray
-    number: IntArray
-    split: tuple[Mapping[int, int], ...]
-
-
-class Held(NamedTuple):
-    """Columns h: parts on nodes of a class for gangs of a level; arrays of length H."""
-
-    part: IntArray
-    node_class: IntArray
-    level: IntArray
-
-
-class Contents(NamedTuple):
-    """Columns n and m: nodes of a class, or GPUs of such nodes, with some contents; arrays of length M.
-
-    Attributes
-    ----------
-    node_class, row : IntArray
-        The class, and the row of ``counts``.
-    of_gpu : BoolArray
-        Whether they are contents of a GPU.
-    counts : IntArray, shape (contents, parts)
-        Those of a GPU have -1 for one whole GPU.
-    """
-
-    node_class: IntArray
-    row: IntArray
-    of_gpu: BoolArray
-    counts: IntArray
-
-
-def no_contents(parts: int) -> Contents:
-    """None of any node, of so many parts."""
-    return Contents(EMPTY, EMPTY, np.zeros(0, bool), np.zeros((0, parts), np.int64))
+from optsched.program.space.node_bins import (
+    Contents,
+    NodeBins,
+    all_contents,
+    no_contents,
+    node_bins,
+)
 
 
 class GangSeats(NamedTuple):
@@ -174,25 +130,17 @@ class Space:
         """The space in which gangs that share GPUs of several nodes are numbered, without contents made
         on demand.
         """
-        types, nodes = self.types, self.nodes
-        shared = np.flatnonzero((types.share < 1) & (types.nodes > 1))
-        gpus = np.bincount(
-            nodes.pool, nodes.gpus * nodes.count, len(self.classes.instance.cluster.pools)
-        )
-        room = gpus[types.pool[shared]] / (types.gpus * types.share)[shared] + ROUNDING
-        numbers = np.zeros(len(types), np.int64)
-        numbers[shared] = np.minimum(_most_jobs(self.classes, types)[shared], room)
-        return self._of(self.classes, types, nodes, numbers)
+        jobs = most_jobs(self.classes, self.types)
+        numbers = numbered_gangs(self.types, self.nodes, jobs)
+        return self._of(self.classes, self.types, self.nodes, numbers)
 
     @classmethod
     def _of(cls, C: Classes, types: GangTypes, nodes: NodeClasses, numbers: IntArray) -> Space:
         """With so many numbered gangs of each type; 0 where they are not numbered."""
-        known = _KnownParts()
-        gangs = _gangs(types, nodes, numbers, known)
-        parts = tuple(known.parts)
-        held = _held(types, parts, gangs, nodes)
-        parts, bins = _bins(parts, _most_parts(C, types, gangs, len(parts)), types, nodes)
-        contents = _all_contents(nodes, bins, len(parts))
+        gangs, parts = gang_columns(types, nodes, most_jobs(C, types), numbers)
+        held = held_columns(types, parts, gangs, nodes)
+        parts, bins = node_bins(parts, most_parts(types, gangs, len(parts)), types, nodes)
+        contents = all_contents(nodes, bins, len(parts))
         complete = contents is not None
         contents = contents or no_contents(len(parts))
         return cls(C, types, nodes, parts, gangs, held, bins, contents, complete)
@@ -226,7 +174,7 @@ class Space:
     def add_to(self, lp: LinearProgram, x: Variables, whole: bool) -> None:
         """Add the columns and rows to a program with the columns ``x`` of the classes."""
         y = lp.variables(
-            len(self.gangs.type_), name="gangs", implied=(0.0, self._most_gangs), integer=whole
+            len(self.gangs.type_), name="gangs", implied=(0.0, self.gangs.most), integer=whole
         )
         h = lp.variables(
             len(self.held.part), name="parts", implied=(0.0, self._most_held), integer=whole
@@ -253,12 +201,6 @@ class Space:
         lp.constrain(in_class @ n <= counts, name="count")
         self._shared_resources(lp, h)
         self._pieces(lp, y, h)
-
-    @cached_property
-    def _most_gangs(self) -> FloatArray:
-        """Most gangs of each column y: as many as there are jobs for."""
-        most = _most_jobs(self.classes, self.types)[self.gangs.type_]
-        return np.where(self.gangs.number > 0, 1.0, most)
 
     @cached_property
     def _most_held(self) -> FloatArray:
@@ -404,217 +346,3 @@ class Space:
         first = len(self.gangs.type_)
         second = first + len(self.held.part)
         return GangSeats(self, whole[:first], whole[first:second], whole[second:])
-
-
-class _KnownParts:
-    """Parts, numbered in order of first use."""
-
-    def __init__(self) -> None:
-        self.parts: dict[GangPart, int] = {}
-
-    def number(self, part: GangPart) -> int:
-        return self.parts.setdefault(part, len(self.parts))
-
-
-def _gangs(types: GangTypes, nodes: NodeClasses, numbers: IntArray, known: _KnownParts) -> Gangs:
-    """Where gangs of each type can be, and how they are split there; so many of a type are numbered."""
-    type_: list[int] = []
-    groups: list[int] = []
-    number: list[int] = []
-    split: list[Mapping[int, int]] = []
-    first = np.cumsum(numbers) - numbers + 1
-    for t in range(len(types)):
-        part = _part_of(types, t)
-        hosts = nodes.hosts(types.need[t])
-        ways = [
-            (group, parts)
-            for group, classes in nodes.groups(int(types.level[t]), part.pool)
-            for parts in _splits_in(types, t, hosts[classes], nodes.count[classes])
-        ]
-        mine = range(first[t], first[t] + numbers[t]) if numbers[t] else [0]
-        for gang, (group, parts) in itertools.product(mine, ways):
-            type_.append(t)
-            groups.append(group)
-            number.append(gang)
-            split.append(
-                {
-                    known.number(part._replace(gpus=gpus, gang=gang)): count
-                    for gpus, count in parts.items()
-                }
-            )
-    return Gangs(
-        np.array(type_, np.int64),
-        np.array(groups, np.int64),
-        np.array(number, np.int64),
-        tuple(split),
-    )
-
-
-def _part_of(types: GangTypes, t: int) -> GangPart:
-    """All GPUs of a gang of a type as one part."""
-    return GangPart(
-        int(types.pool[t]),
-        int(types.gpus[t]),
-        float(types.share[t]),
-        tuple(types.need[t].tolist()),
-        int(types.profile[t]),
-        tuple(np.flatnonzero(types.apart[t]).tolist()),
-    )
-
-
-def _splits_in(
-    types: GangTypes, t: int, hosts: IntArray, count: IntArray
-) -> Sequence[Mapping[int, int]]:
-    """Ways to split a gang in a group, whose nodes host so many of its GPUs: parts by their size."""
-    gpus, span = int(types.gpus[t]), int(types.nodes[t])
-    able = hosts > 0
-    # Two jobs that may not be on one node do not share GPUs either.
-    if int((hosts * count)[able].sum()) < gpus or (types.apart[t] > 1).any():
-        return ()
-    nodes, most = int(count[able].sum()), int(hosts.max())
-    # Parts of 1 GPU may be on one node, which parts of a gang that is kept apart from others may not.
-    if types.share[t] == 1 and 1 < span >= min(gpus, nodes) and not types.apart[t].any():
-        return ({1: gpus},)
-    found: list[Mapping[int, int]] = []
-    for parts in splits(gpus, min(span, nodes), most):
-        if len(found) == MOST_SPLITS:
-            raise UsageError(
-                f"gangs of {gpus} GPUs on at most {span} nodes can be split in more than "
-                f"{MOST_SPLITS:,} ways: state their rates for a level (cluster.levels) instead"
-            )
-        found.append(Counter(parts))
-    return found
-
-
-def _held(types: GangTypes, parts: Sequence[GangPart], gangs: Gangs, nodes: NodeClasses) -> Held:
-    """Which nodes can hold which parts, for gangs of which level."""
-    used = {
-        (part, int(types.level[t]))
-        for t, split in zip(gangs.type_.tolist(), gangs.split, strict=True)
-        for part in split
-    }
-    columns: list[tuple[IntArray, IntArray, IntArray]] = [(EMPTY, EMPTY, EMPTY)]
-    for number, level in sorted(used):
-        part = parts[number]
-        able = np.flatnonzero(
-            (nodes.pool == part.pool) & (nodes.hosts(np.array(part.need)) >= part.gpus)
-        )
-        columns.append((np.full(len(able), number), able, np.full(len(able), level)))
-    return Held(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-
-
-def _most_parts(C: Classes, types: GangTypes, gangs: Gangs, parts: int) -> FloatArray:
-    """How many of each part all jobs have on one node together at most."""
-    jobs = _most_jobs(C, types)
-    most = np.zeros((len(types), parts))
-    for t, number, split in zip(
-        gangs.type_.tolist(), gangs.number.tolist(), gangs.split, strict=True
-    ):
-        for part, count in split.items():
-            # Parts of a gang that share GPUs are on different nodes.
-            each = 1 if types.share[t] < 1 else count
-            most[t, part] = max(most[t, part], each * (1 if number else jobs[t]))
-    total: FloatArray = most.sum(axis=0)
-    return total
-
-
-def _most_jobs(C: Classes, types: GangTypes) -> FloatArray:
-    """Jobs of each type at most."""
-    most = np.zeros(len(types))
-    column = np.flatnonzero(types.of_column >= 0)
-    np.add.at(most, types.of_column[column], C.limit[column])
-    return most
-
-
-class NodeBins(NamedTuple):
-    """The bins of equal nodes: a node, and a GPU with its own contents, where there are any.
-
-    Attributes
-    ----------
-    node : Bin
-    gpu : Bin or None
-    one_gpu : int
-        The part whose place in the node such a GPU takes; -1 for none.
-    """
-
-    node: Bin
-    gpu: Bin | None
-    one_gpu: int
-
-
-def _bins(
-    parts: tuple[GangPart, ...], most: FloatArray, types: GangTypes, nodes: NodeClasses
-) -> tuple[tuple[GangPart, ...], tuple[NodeBins, ...]]:
-    """Bins by the numbers of `NodeClasses.contents`;
-    and the parts, with one whole GPU of each pool whose GPUs have their own contents.
-    """
-    of_gpu = _parts_of_gpus(parts)
-    known = _KnownParts()
-    known.parts |= {part: number for number, part in enumerate(parts)}
-    pools = np.unique([parts[p].pool for p in sorted(of_gpu)]).tolist()
-    whole = {pool: known.number(_one_gpu(pool, types)) for pool in pools}
-    parts = tuple(known.parts)
-    most = np.append(most, np.full(len(parts) - len(most), np.inf))
-    most[list(whole.values())] = np.inf  # for those of which shares take the places
-    found = []
-    for r in np.unique(nodes.contents, return_index=True)[1].tolist():
-        pool = int(nodes.pool[r])
-        legal = types.layouts.get(pool)
-        layouts = None if legal is None else legal.counts
-        here = [p for p, part in enumerate(parts) if part.pool == pool]
-        shared = [p for p in here if p in of_gpu]
-        rest = [p for p in here if p not in of_gpu]
-        own, taken = nodes.own[r], nodes.taken[:, r]
-        node = Bin(parts, rest, most, int(nodes.gpus[r]), own, layouts, taken)
-        gpu = Bin(parts, shared, most, 1, own, layouts, taken) if shared else None
-        found.append(NodeBins(node, gpu, whole[pool] if shared else -1))
-    return parts, tuple(found)
-
-
-def _one_gpu(pool: int, types: GangTypes) -> GangPart:
-    return GangPart(pool, 1, 1.0, (0.0,) * types.need.shape[1])
-
-
-def _parts_of_gpus(parts: Sequence[GangPart]) -> set[int]:
-    """Parts that are contents of a GPU: all shares, or all slices, of a pool,
-    where each is on one GPU and needs nothing else of its node.
-    """
-    wider = {
-        (part.pool, part.profile == NO_SLICE)
-        for part in parts
-        if part.share < 1 and not part.on_one_gpu
-    }
-    return {
-        number
-        for number, part in enumerate(parts)
-        if part.share < 1 and (part.pool, part.profile == NO_SLICE) not in wider
-    }
-
-
-def _all_contents(nodes: NodeClasses, bins: Sequence[NodeBins], parts: int) -> Contents | None:
-    """All fullest contents; None where there are too many of some bin."""
-    found: list[tuple[IntArray, BoolArray]] = [
-        (np.zeros((0, parts), np.int64), np.zeros(0, bool))
-    ] * len(bins)
-    # Those with most contents come first: they may be too many.
-    for number in sorted(
-        range(len(bins)), key=lambda n: -bins[n].node.gpus * len(bins[n].node.mine)
-    ):
-        kind = bins[number]
-        of_node = kind.node.fullest(MOST_CONTENTS)
-        of_gpu = (
-            np.zeros((0, parts), np.int64) if kind.gpu is None else kind.gpu.fullest(MOST_CONTENTS)
-        )
-        if of_node is None or of_gpu is None:
-            return None
-        if kind.gpu is not None:
-            of_gpu[:, kind.one_gpu] -= 1
-        both = np.concatenate([of_node, of_gpu])
-        found[number] = both, np.repeat([False, True], [len(of_node), len(of_gpu)])
-    length = np.array([len(counts) for counts, _ in found], np.int64)[nodes.contents]
-    start = np.cumsum([0, *(len(counts) for counts, _ in found)])[nodes.contents]
-    node_class = np.repeat(np.arange(len(nodes), dtype=np.int64), length)
-    row = np.repeat(start - np.cumsum(length) + length, length) + np.arange(len(node_class))
-    counts = np.concatenate([np.zeros((0, parts), np.int64), *(counts for counts, _ in found)])
-    cut = np.concatenate([np.zeros(0, bool), *(mask for _, mask in found)])
-    return Contents(node_class, row.astype(np.int64), cut[row], counts)

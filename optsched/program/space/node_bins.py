@@ -1,0 +1,130 @@
+"""Columns of a `Space` for contents of nodes and GPUs, and the bins that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
+from optsched.candidates import NO_SLICE
+from optsched.program.space.bins import Bin
+from optsched.program.space.contents import GangPart
+from optsched.program.space.gangs import GangTypes, NodeClasses
+
+MOST_CONTENTS = 5_000
+"""Contents of one node that are all written down."""
+
+
+class Contents(NamedTuple):
+    """Columns n and m: nodes of a class, or GPUs of such nodes, with some contents; arrays of length M.
+
+    Attributes
+    ----------
+    node_class, row : IntArray
+        The class, and the row of ``counts``.
+    of_gpu : BoolArray
+        Whether they are contents of a GPU.
+    counts : IntArray, shape (contents, parts)
+        Those of a GPU have -1 for one whole GPU.
+    """
+
+    node_class: IntArray
+    row: IntArray
+    of_gpu: BoolArray
+    counts: IntArray
+
+
+def no_contents(parts: int) -> Contents:
+    """None of any node, of so many parts."""
+    return Contents(EMPTY, EMPTY, np.zeros(0, bool), np.zeros((0, parts), np.int64))
+
+
+class NodeBins(NamedTuple):
+    """The bins of equal nodes: a node, and a GPU with its own contents, where there are any.
+
+    Attributes
+    ----------
+    node : Bin
+    gpu : Bin or None
+    one_gpu : int
+        The part whose place in the node such a GPU takes; -1 for none.
+    """
+
+    node: Bin
+    gpu: Bin | None
+    one_gpu: int
+
+
+def node_bins(
+    parts: tuple[GangPart, ...], most: FloatArray, types: GangTypes, nodes: NodeClasses
+) -> tuple[tuple[GangPart, ...], tuple[NodeBins, ...]]:
+    """Bins by the numbers of `NodeClasses.contents`;
+    and the parts, with one whole GPU of each pool whose GPUs have their own contents.
+    """
+    of_gpu = _parts_of_gpus(parts)
+    pools = sorted({parts[p].pool for p in of_gpu})
+    ones = {pool: GangPart(pool, 1, 1.0, (0.0,) * types.need.shape[1]) for pool in pools}
+    parts = tuple(dict.fromkeys((*parts, *ones.values())))
+    whole = {pool: parts.index(one) for pool, one in ones.items()}
+    most = np.append(most, np.zeros(len(parts) - len(most)))
+    most[list(whole.values())] = np.inf  # for those of which shares take the places
+    found = []
+    for r in np.unique(nodes.contents, return_index=True)[1].tolist():
+        pool = int(nodes.pool[r])
+        legal = types.layouts.get(pool)
+        layouts = None if legal is None else legal.counts
+        here = [p for p, part in enumerate(parts) if part.pool == pool]
+        shared = [p for p in here if p in of_gpu]
+        rest = [p for p in here if p not in of_gpu]
+        own, taken = nodes.own[r], nodes.taken[:, r]
+        node = Bin(parts, rest, most, int(nodes.gpus[r]), own, layouts, taken)
+        gpu = Bin(parts, shared, most, 1, own, layouts, taken) if shared else None
+        found.append(NodeBins(node, gpu, whole[pool] if shared else -1))
+    return parts, tuple(found)
+
+
+def _parts_of_gpus(parts: Sequence[GangPart]) -> set[int]:
+    """Parts that are contents of a GPU: all shares, or all slices, of a pool,
+    where each is on one GPU and needs nothing else of its node.
+    """
+    wider = {
+        (part.pool, part.profile == NO_SLICE)
+        for part in parts
+        if part.share < 1 and not part.on_one_gpu
+    }
+    return {
+        number
+        for number, part in enumerate(parts)
+        if part.share < 1 and (part.pool, part.profile == NO_SLICE) not in wider
+    }
+
+
+def all_contents(nodes: NodeClasses, bins: Sequence[NodeBins], parts: int) -> Contents | None:
+    """All fullest contents; None where there are too many of some bin."""
+    found: list[tuple[IntArray, BoolArray]] = [
+        (np.zeros((0, parts), np.int64), np.zeros(0, bool))
+    ] * len(bins)
+    # Those with most contents come first: they may be too many.
+    for number in sorted(
+        range(len(bins)), key=lambda n: -bins[n].node.gpus * len(bins[n].node.mine)
+    ):
+        kind = bins[number]
+        of_node = kind.node.fullest(MOST_CONTENTS)
+        of_gpu = (
+            np.zeros((0, parts), np.int64) if kind.gpu is None else kind.gpu.fullest(MOST_CONTENTS)
+        )
+        if of_node is None or of_gpu is None:
+            return None
+        if kind.gpu is not None:
+            of_gpu[:, kind.one_gpu] -= 1
+        both = np.concatenate([of_node, of_gpu])
+        found[number] = both, np.repeat([False, True], [len(of_node), len(of_gpu)])
+    length = np.array([len(counts) for counts, _ in found], np.int64)[nodes.contents]
+    start = np.cumsum([0, *(len(counts) for counts, _ in found)])[nodes.contents]
+    node_class = np.repeat(np.arange(len(nodes), dtype=np.int64), length)
+    row = np.repeat(start - np.cumsum(length) + length, length) + np.arange(len(node_class))
+    counts = np.concatenate([np.zeros((0, parts), np.int64), *(counts for counts, _ in found)])
+    cut = np.concatenate([np.zeros(0, bool), *(mask for _, mask in found)])
+    return Contents(node_class, row.astype(np.int64), cut[row], counts)
