@@ -62,6 +62,7 @@ STATED: dict[str, Document] = {
     "colocation": document({}, {}, colocation=TOGETHER),
     "value": document(option(value=3.0)),
     "cost": document(option(cost=3.0)),
+    "limit": document(option(share=0.5, limit=1.0)),
     "partitions": document({}, cluster={"pools": [POOL | {"partitions": [MIG]}]}),
 }  # fmt: skip
 UNREAD_BY = {"colocation": "isolated"}
@@ -104,7 +105,7 @@ WHERE_READ = {
     "jobs.history.isolated_time": "isolated_time",
     **{f"jobs.options.{field}": EVERY
        for field in ("pool", "gpus", "nodes", "share", "throughput", "duration", "uses")},
-    "jobs.options.value": "value", "jobs.options.cost": "cost",
+    "jobs.options.value": "value", "jobs.options.cost": "cost", "jobs.options.limit": "limit",
     "jobs.options.attributes": "rows of the allocation have a copy",
 }  # fmt: skip
 """Every field of the format: who reads it always, or the field of `FIELDS` under which it is reported."""
@@ -185,12 +186,12 @@ def test_several_fields_are_one_note() -> None:
 
 
 def test_something_reads_every_field() -> None:
-    """Rates of pairs are read by every formulation that takes columns of two jobs."""
+    """Rates of pairs are read by every formulation that takes columns of two jobs, limits by placements."""
     parts = [load_formulation(name) for name in names("formulation")]
     parts += [load_constraint(kind) for kind in names("constraint")]
     read = frozenset().union(*(part.reads | part.also_reads for part in parts))
     of_rounds = {"restart_cost", "exempt_time", "checkpoint_interval"}
-    assert read >= FIELDS.keys() - {"colocation"} - of_rounds
+    assert read >= FIELDS.keys() - {"colocation", "limit"} - of_rounds
 
 
 def test_jobs_that_arrive_later_are_counted() -> None:
