@@ -58,6 +58,8 @@ MOST_BOUNDING = 20_000
 """The same where only a bound is asked for, in a fraction of a second."""
 NOTHING = 1e-10
 """Part of an interval below which a time is rounding of a solver."""
+FOR_RULE = 0.5
+"""Part of a time limit after which the plan by rule is not searched further."""
 
 
 class DeadlineFluid(Formulation):
@@ -331,9 +333,14 @@ class FluidProgram(DeadlineProgram):
     def plan(self) -> LinearPlan:
         """The program that `DeadlineFluid` states."""
         self._refuse_impossible()
-        relaxation = Relaxation(self.realise, lambda: self.witness)
-        if not self.has_schedule:
-            relaxation = Relaxation(lambda x, slices: None, lambda: None)
+        if self.timer.seconds is not None and self.has_schedule:
+            # The rule comes first: once the program is built, the time may be over.
+            if self.witness is None:
+                self.timer.check()
+            elif self._is_late:
+                small = self._merged(MOST_BOUNDING)
+                vars(small)["witness"] = self.witness
+                return small.plan()
         return LinearPlan(
             self.C,
             self.program,
@@ -341,10 +348,18 @@ class FluidProgram(DeadlineProgram):
             self.complete,
             self._describe,
             declined=self._declined,
-            relaxation=relaxation,
+            relaxation=Relaxation(self.realise, lambda: self.witness),
             sifting=self._sifting if self._is_sifted else None,
             refuted_by=self._merged(MOST_REFUTING).plan if self._is_sifted else None,
         )
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the time is over before the program is built, and one with fewer columns, which can be built soon,
+        has the same objective.
+        """
+        fewer = self.merges_above is None and len(self.of) > MOST_BOUNDING
+        return self.timer.is_over and fewer and not (self.early and not self.chooses.any())
 
     # --- sifting: the columns that may be in an optimum --------------------------------------------
 
@@ -535,6 +550,8 @@ class FluidProgram(DeadlineProgram):
         """The schedule of a point: interval by interval, where the times of all can be cut into
         slices, else by filling intervals with jobs.
         """
+        if not self.has_schedule:
+            return None
         rows, interval = self._rows(x)
         found = None if self.merged else self._cut(rows, interval, slices)
         return self._filled(rows, interval) if found is None else found
@@ -652,10 +669,10 @@ class FluidProgram(DeadlineProgram):
 
     @cached_property
     def witness(self) -> Schedule | None:
-        """The plan by rule; None if it leaves out a job that must be done."""
-        if self._has_shares:
+        """The plan by rule; None if it leaves out a job that must be done, or no schedule is made."""
+        if self._has_shares or not self.has_schedule:
             return None
-        plan = plan_levels(self.jobs, self._profile(), timer=self.timer)
+        plan = plan_levels(self.jobs, self._profile(), timer=self.timer.part(FOR_RULE))
         if any(job.promised and n not in plan.runs for n, job in enumerate(self.jobs)):
             return None
         return plan.schedule(self.C)

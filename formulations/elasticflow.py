@@ -14,6 +14,7 @@ from formulations.horizon import ROUNDING, Calendar
 from formulations.level_planner import Level, LevelJob, LevelPlan, Piece, Profile, Run, run_within
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.formulation import Formulation, FormulationOptions
+from optsched.instance.durations import UNLIMITED, Timer
 from optsched.solution import Schedule
 
 
@@ -70,20 +71,28 @@ class ElasticFlow(DeadlineElastic):
     def plan_by_rule(
         self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run]
     ) -> LevelPlan:
-        return plan_shares(jobs, profile)
+        return plan_shares(jobs, profile, self.timer)
 
 
-def plan_shares(jobs: Sequence[LevelJob], profile: Profile) -> LevelPlan:
-    """The plan of the published rule; ``profile`` is not changed."""
-    plan = LevelPlan(jobs, profile.copy())
+def plan_shares(jobs: Sequence[LevelJob], profile: Profile, timer: Timer = UNLIMITED) -> LevelPlan:
+    """The plan of the published rule; ``profile`` is not changed.
+
+    Once the time is over, newcomers take shares of what is left, whatever their deadlines, as those of others
+    are not planned again for them.
+    """
+    plan, stopped = LevelPlan(jobs, profile.copy()), False
     for number in sorted(range(len(jobs)), key=lambda number: _place(jobs, number)):
         run = _share(jobs[number], plan.profile) if jobs[number].promised else None
         if run is not None:
             plan.put(number, run)
-    for number, job in enumerate(jobs):
-        if not job.promised:
+    for number in [number for number, job in enumerate(jobs) if not job.promised]:
+        stopped = stopped or timer.is_over
+        if not stopped:
             plan = _with_newcomer(plan, number, profile) or plan
-    _expand(plan)
+        elif (run := _share(jobs[number], plan.profile)) is not None:
+            plan.put(number, run)
+    plan.stopped = stopped
+    _expand(plan, timer)
     return plan
 
 
@@ -153,15 +162,16 @@ def _pieces(
     return pieces
 
 
-def _expand(plan: LevelPlan) -> None:
-    """Give GPUs that are free now to jobs, one level at a time."""
-    while True:
+def _expand(plan: LevelPlan, timer: Timer) -> None:
+    """Give GPUs that are free now to jobs, one level at a time, until the time is over."""
+    while not timer.is_over:
         wider = {n: run for n in plan.runs if (run := _wider(plan, n)) is not None}
         if not wider:
             return
         best = max(wider, key=lambda n: _gain(plan.runs[n], wider[n]))
         plan.profile.take(plan.runs[best], -1.0)
         plan.put(best, wider[best])
+    plan.stopped = True
 
 
 def _now(run: Run) -> Level | None:

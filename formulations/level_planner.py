@@ -856,12 +856,16 @@ def plan_levels(
         What is left of the runs of a plan that was made before, by the number of the job.
     timer : Timer
     """
+    # Where all must be kept, a plan that does so comes before better ones.
+    must = all(job.promised for job in jobs)
+    of_all = plan_of_all(jobs, profile, last=last, timer=timer) if must else None
     plans: list[LevelPlan] = []
     for plan in _plans(jobs, profile, mends, last, timer):
         plans.append(plan)
         if plan.is_ideal or plan.stopped:
             break
-    best = max(plans, key=lambda plan: plan.merit)
+    known = [] if of_all is None else [of_all]
+    best = max([*plans, *known], key=lambda plan: plan.merit)
     best.stopped = plans[-1].stopped
     return best
 

@@ -130,7 +130,6 @@ def _counted(engine: Engine, plan: LinearPlan, shortage: Shortage) -> SolvedProg
 
 def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
     if plan.relaxation is not None:
-        engine.timer.check()
         return _solve_relaxation(engine, plan, plan.relaxation)
 
     def meant(x: FloatArray) -> FloatArray:
@@ -334,6 +333,7 @@ BY_RULE = (
     "the schedule is a plan by rule: no schedule of an optimum of the program is known; "
     "the program is a relaxation of jobs on several GPUs and bounds every schedule"
 )
+LATE = "the time limit was over before the program was solved"
 UNDECIDED = (
     "undecided: the program, a relaxation of jobs on several GPUs, keeps all deadlines, "
     "but no schedule is known that does"
@@ -346,6 +346,10 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
     What is infeasible for the program is so for every schedule. A point proves nothing without a
     schedule.
     """
+    if engine.timer.is_over:
+        engine.use(ClosedForm, LATE)
+        stopped = Values(Termination.TIME_LIMIT, words=LATE)
+        return _best_schedule(engine, plan, relaxation, nothing_found(engine, stopped))
     arrays, point = plan.program.arrays, None
     if arrays.is_integer:  # other runs gain nothing from a point to start from
         witness = engine.build(relaxation.witness)
@@ -360,12 +364,18 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
         outcome = nothing_found(engine, sifted)
     else:
         outcome = certified_linear(engine, arrays, sifted, sifted.y)
-    x = outcome.x
     if outcome.status is Status.INFEASIBLE:
         return _without_schedule_of(plan, outcome)
-    # What a limit stopped may have left no point: then the witness is all that there is.
+    return _best_schedule(engine, plan, relaxation, outcome)
+
+
+def _best_schedule(
+    engine: Engine, plan: LinearPlan, relaxation: Relaxation, outcome: Outcome
+) -> SolvedProgram:
+    """The better of the schedules of a point and of the witness; of no point, the witness."""
+    x = outcome.x
     slices = partial(convenience("LinearPlan.slices"), engine, plan.classes)
-    better = Attempts(arrays.maximise).better
+    better = Attempts(plan.program.arrays.maximise).better
     best: SolvedProgram | None = None
     ways: list[tuple[str, Callable[[], Schedule | None]]] = [(BY_RULE, relaxation.witness)]
     if x is not None:

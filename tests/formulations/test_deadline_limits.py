@@ -9,7 +9,8 @@ import pytest
 from plan_instances import made, verified
 
 import optsched
-from formulations import deadline_elastic
+from formulations import deadline_elastic, deadline_fluid
+from formulations.level_planner import LevelPlan, plan_levels
 from optsched.instance import Instance
 from optsched.instance.durations import Timer
 
@@ -39,10 +40,12 @@ def solve(instance: Instance, formulation: str, **options: Any) -> optsched.Solu
     return verified(optsched.solve(instance, formulation, admission=True, options=options))
 
 
-def answers_by_limit(instance: Instance, limits: range, **how: Any) -> list[optsched.Solution]:
+def answers_by_limit(
+    instance: Instance, limits: range, formulation: str = "deadline-elastic", **how: Any
+) -> list[optsched.Solution]:
     """The answers of limits of so many looks at the clock, from the first with which there is one."""
     found = [
-        optsched.solve(instance, "deadline-elastic", time_limit=ticking(seconds), **how)
+        optsched.solve(instance, formulation, time_limit=ticking(seconds), **how)
         for seconds in limits
     ]
     answers = [verified(solution) for solution in found if solution.status != "limit"]
@@ -86,6 +89,41 @@ def test_a_rule_that_the_clock_stops_keeps_what_it_has_planned(program: bool) ->
     stopped = next(one for one in answers if one.objective == 2.0)
     assert (stopped.status, stopped.termination) == ("feasible", "time_limit")
     assert "before all plans by rule were made" in stopped.solver.reason
+
+
+@pytest.mark.parametrize("columns", [2, 20_000])
+@pytest.mark.parametrize("admission", [True, False])
+def test_without_time_for_the_fluid_program_the_plan_by_rule_is_the_answer(
+    admission: bool, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is over once the rule is done. With more columns than these a smaller program checks the plan."""
+    now = [0.0]
+
+    def slow_rule(*jobs: Any, **how: Any) -> LevelPlan:
+        plan = plan_levels(*jobs, **how)
+        now[0] = 100.0
+        return plan
+
+    monkeypatch.setattr(deadline_fluid, "plan_levels", slow_rule)
+    monkeypatch.setattr(deadline_fluid, "MOST_BOUNDING", columns)
+    limit = Timer.after(5.0, clock=lambda: now[0])
+    instance = elastic_jobs(5, deadline=8.0 if admission else 100.0)
+    options = {"admission": admission}
+    stopped = optsched.solve(instance, "deadline-fluid", time_limit=limit, options=options)
+    assert verified(stopped).objective == (2.0 if admission else 60.0)
+    assert (stopped.status, stopped.termination) == ("feasible", "time_limit")
+
+
+def test_where_the_rule_has_no_time_either_the_fluid_program_is_not_built() -> None:
+    stopped = optsched.solve(elastic_jobs(5), "deadline-fluid", time_limit=ticking(3))
+    assert (stopped.status, stopped.objective) == ("limit", None)
+
+
+@pytest.mark.property
+def test_elasticflow_gives_shares_of_what_is_left_where_the_clock_stops_it() -> None:
+    answers = answers_by_limit(elastic_jobs(5), range(1, 60), "elasticflow", admission=True)
+    assert {solution.objective for solution in answers} == {0.0}
+    assert answers[0].termination == "time_limit" and answers[-1].status == "optimal"
 
 
 def test_a_rule_that_the_clock_stops_claims_nothing_of_jobs_that_must_all_be_kept() -> None:
