@@ -91,7 +91,6 @@ def plan_shares(jobs: Sequence[LevelJob], profile: Profile, timer: Timer = UNLIM
             plan = _with_newcomer(plan, number, profile) or plan
         elif (run := _share(jobs[number], plan.profile)) is not None:
             plan.put(number, run)
-    plan.stopped = stopped
     _expand(plan, timer)
     return plan
 

@@ -856,8 +856,8 @@ def plan_levels(
         What is left of the runs of a plan that was made before, by the number of the job.
     timer : Timer
     """
-    # Where all must be kept, a plan that does so comes before better ones.
-    must = all(job.promised for job in jobs)
+    # Where the time may be over soon and all must be kept, a plan that does so comes before better ones.
+    must = timer.seconds is not None and all(job.promised for job in jobs)
     of_all = plan_of_all(jobs, profile, last=last, timer=timer) if must else None
     plans: list[LevelPlan] = []
     for plan in _plans(jobs, profile, mends, last, timer):
