@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from optsched.benchmarking.run import Sweep, SweepProgress, run_tasks
     from optsched.benchmarking.sources import from_names
     from optsched.benchmarking.sweep import Benchmark
-    from optsched.executors.task import Task
+    from optsched.benchmarking.task import Task
 
 # Loaded when used, so that `optsched.processes.few_threads` can be called before numpy is loaded.
 _HOME = {
@@ -25,7 +25,7 @@ _HOME = {
     "ResultsFile": ".results_file",
     "Row": ".results_file",
     "Sweep": ".run",
-    "Task": "optsched.executors.task",
+    "Task": ".task",
     "from_names": ".sources",
     "run_tasks": ".run",
     "with_best_known": ".best_known",

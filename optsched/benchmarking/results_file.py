@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from optsched.benchmarking.task import Row as Row
+from optsched.benchmarking.task import Task, sweep_digest
 from optsched.errors import InvalidInput, UsageError, cannot_write
-from optsched.executors.task import Row as Row
-from optsched.executors.task import Task, sweep_digest
 from optsched.instance.reading import once
 
 FORMAT = "optsched-results/1"

@@ -4,26 +4,37 @@ benchmarks and simulations alike.
 
 from __future__ import annotations
 
+import json
+import pickle
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
 from optsched.benchmarking.results_file import FAILED, ResultsFile, Row
+from optsched.benchmarking.task import Task
 from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of
 from optsched.display.picture import Picture
-from optsched.errors import UsageError
+from optsched.errors import SolverCrashed, UsageError
 from optsched.executors.machine import cores, here
-from optsched.executors.protocol import Executor, RunLimits, Slot, SweepWork
+from optsched.executors.protocol import (
+    OK,
+    Executor,
+    Prepare,
+    RunLimits,
+    SharedWork,
+    Slot,
+    TaskEnd,
+    Work,
+)
 from optsched.executors.running import LOCAL, executor_of, finished
-from optsched.executors.task import Task
-from optsched.executors.worker import Prepare, Work
 from optsched.lazy import convenience
 
-"""Seconds between looks at limits."""
+MB = 1e6
 METHODS_TOLD = 10
 """Methods in a summary, at most."""
 
@@ -198,7 +209,7 @@ def run_tasks(
         Workers end by themselves before their first task, as where the function cannot be imported.
     """
     limits = RunLimits.of(processes, threads, time_limit, memory_limit)
-    work = SweepWork.of(worker, prepare, limits)
+    work = SharedWork.of(worker, prepare, limits)
     _refuse_twice(tasks)
     file = None
     if results_file is not None:
@@ -230,8 +241,8 @@ class SweepRows:
 
     Attributes
     ----------
-    left : deque of Task
-        Those that nobody has begun.
+    left : list of Task
+        Those without a row from an earlier run.
     progress : SweepProgress
     """
 
@@ -243,7 +254,7 @@ class SweepRows:
     ) -> None:
         self._tasks, self._file, self._on_row = tasks, file, on_row
         self._done = {} if file is None else dict(file.done)
-        self.left = deque(task for task in tasks if task.key not in self._done)
+        self.left = [task for task in tasks if task.key not in self._done]
         count = len(self._done)
         self.progress = SweepProgress(len(tasks), count, count)
 
@@ -268,6 +279,34 @@ class SweepRows:
         return tuple(self._done[task.key] for task in self._tasks if task.key in self._done)
 
 
+def row_of(task: Task, end: TaskEnd) -> Row:
+    """The row of a task: labels, answer, what it took, and where."""
+    return {
+        "key": task.key,
+        **task.labels,
+        **_answer_of(end),
+        "wall_s": round(end.seconds, 6),
+        "peak_memory_mb": round(end.memory / MB, 1) if end.memory else None,
+        **end.machine,
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def _answer_of(end: TaskEnd) -> Row:
+    """Status, error, and what the worker returned."""
+    if end.status != OK:
+        failed: Row = {"status": end.status, "error": end.words}
+        if end.exit_code is not None:
+            return failed | {"exit_code": end.exit_code}
+        return failed | ({"exit_code": SolverCrashed.exit_code} if end.status == "error" else {})
+    try:
+        # As it is read again from a results file: tuples become lists.
+        answer: Row = json.loads(json.dumps(pickle.loads(end.answer), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        return {"status": "error", "error": f"{type(error).__name__}: {error}", "exit_code": 1}
+    return {"status": OK, "error": None, **answer}
+
+
 def _do_until_interrupted(
     executor: Executor,
     slots: Sequence[Slot],
@@ -283,8 +322,10 @@ def _do_until_interrupted(
             slot.start()
         if on_start is not None:
             on_start(rows.progress, notices)
-        for task, row in finished(executor, slots, rows.left, rows.begin):
-            rows.add(task, row)
+        left = rows.left
+        contents = [task.spec for task in left]
+        for number, end in finished(executor, slots, contents, lambda n: rows.begin(left[n])):
+            rows.add(left[number], row_of(left[number], end))
     except KeyboardInterrupt:
         return True
     finally:

@@ -11,8 +11,8 @@ from typing import Any, Unpack
 from optsched.api import write_atomically
 from optsched.assembly import load
 from optsched.benchmarking.run import Sweep, SweepOptions, run_tasks
+from optsched.benchmarking.task import Task, canonical
 from optsched.errors import UsageError, given_twice
-from optsched.executors.task import Task, canonical
 from optsched.instance.durations import Duration, seconds_or_none
 from optsched.registry import load_formulation, load_solver
 from optsched.rounds.allocation import check_policy

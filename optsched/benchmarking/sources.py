@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from optsched.api import DEFAULT_FORMULATION
+from optsched.benchmarking.task import canonical
 from optsched.display import Displayed
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, unknown_name
-from optsched.executors.task import canonical
 from optsched.formats.mps import is_program
 from optsched.instance.files import SUFFIXES as INSTANCE_SUFFIXES
 from optsched.instance.reading import read_bytes

@@ -12,10 +12,10 @@ from optsched.arrays import finite
 from optsched.benchmarking.run import Sweep, SweepOptions, run_tasks
 from optsched.benchmarking.solve_task import prepare_solve, solve_task
 from optsched.benchmarking.sources import ProblemSource
+from optsched.benchmarking.task import Task, canonical
 from optsched.display import Displayed, count
 from optsched.errors import InvalidArgument, UsageError, given_twice
 from optsched.executors.machine import cores
-from optsched.executors.task import Task, canonical
 from optsched.instance.durations import Duration, seconds_or_none
 from optsched.registry import load_solver
 

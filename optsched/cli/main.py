@@ -97,6 +97,11 @@ def run() -> int:
     # A notebook passes the matplotlib backend of its kernel to child processes. They may not have
     # it, and only write files.
     os.environ.pop("MPLBACKEND", None)
+    # Processes for many tasks are forked where libraries have one thread each; numpy is not loaded yet
+    if any(word.startswith(("--jobs", "--executor")) for word in sys.argv):
+        from optsched.processes.forking import few_threads  # takes 10 ms
+
+        few_threads()
     # Most objects of a command, especially modules, live to its end. By default the collector would
     # scan new objects after every 700, and repeatedly all objects.
     gc.set_threshold(COLLECT_AFTER)

@@ -1,25 +1,31 @@
-"""Calls of one function with many arguments, on an executor: results are objects, not rows.
+"""Calls of one function with many arguments, on an executor.
 
-What all calls share is sent once to each worker (on a Ray cluster it is put into the object store
-once), and does not come back: where a result has one of the shared objects in it, it has the
-caller's own.
+What all calls share is sent once to each worker, or inherited by a forked one (on a Ray cluster it is
+put into the object store once), and does not come back: where a result has one of the shared objects in
+it, it has the caller's own.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from base64 import b64decode, b64encode
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, Generic, TypeVar
 
-from optsched.errors import OptschedError, SolverCrashed, UsageError
-from optsched.executors.protocol import Executor, RunLimits, Slot, SweepWork, address_of
+from optsched.errors import OptschedError, SolverCrashed
+from optsched.executors.protocol import (
+    OK,
+    Executor,
+    Prepare,
+    RunLimits,
+    SharedWork,
+    Slot,
+    TaskEnd,
+    address_of,
+    only_what_can_be_sent,
+)
 from optsched.executors.running import LOCAL, executor_of, finished
-from optsched.executors.task import Row, Task
-from optsched.executors.worker import Prepare
 
 Result = TypeVar("Result")
 
@@ -57,7 +63,8 @@ def results_of(
     ------
     number, result
         An `OptschedError` that a call raised is its result, and `SolverCrashed` that of a call that
-        failed in another way in another process, or whose process ended.
+        failed in another way in another process, whose process crashed, or was killed three times in a
+        row (`optsched.executors.running.RETRIES`).
 
     Raises
     ------
@@ -97,7 +104,7 @@ class Calls(Generic[Result]):
     Parameters
     ----------
     prepare : callable, optional
-        Imports what the calls need, in each process once; see `optsched.executors.SweepWork`.
+        Imports what the calls need; called with each of them, packed.
     """
 
     def __init__(
@@ -127,33 +134,25 @@ class Calls(Generic[Result]):
 
         Processes that have nothing left to do stay for the next lot, unless this is the ``last``.
         """
-        begin = on_begin or (lambda number: None)
         if self._name == LOCAL and self._limits.processes == 1:
             for number, item in enumerate(items):
-                begin(number)
+                if on_begin is not None:
+                    on_begin(number)
                 yield number, _result_of(self._function, self._shared, item)
             return
-        with _only_what_can_be_sent():
-            packed = [b64encode(_packed(item, self._shared)).decode() for item in items]
-        left = deque(
-            Task.of({"number": number, "item": text}) for number, text in enumerate(packed)
-        )
-        if not left:
+        with only_what_can_be_sent():
+            packed = [_packed(item, self._shared) for item in items]
+        if not packed:
             return
         executor = self._opened()
-        told = finished(
-            executor, self._slots, left, lambda task: begin(task.spec["number"]), keep=not last
-        )
-        for task, row in told:
-            yield task.spec["number"], _result_in(row, self._shared)
+        for number, end in finished(executor, self._slots, packed, on_begin, keep=not last):
+            yield number, _result_in(end, self._shared)
 
     def _opened(self) -> Executor:
         """The executor, with slots that know what is shared."""
         if self._executor is None:
             address_of(self._function)  # refuses what other processes cannot import
-            with _only_what_can_be_sent():
-                content = pickle.dumps((self._function, self._shared), pickle.HIGHEST_PROTOCOL)
-            work = SweepWork.of(call, self._prepare, self._limits, content)
+            work = SharedWork.of(call, self._prepare, self._limits, (self._function, self._shared))
             self._executor = executor_of(self._name)
             self._slots = self._executor.slots(work, self._limits.processes)
         return self._executor
@@ -167,20 +166,10 @@ class Calls(Generic[Result]):
                     slot.stop()
 
 
-@contextmanager
-def _only_what_can_be_sent() -> Iterator[None]:
-    """Refuse arguments that cannot be pickled."""
-    try:
-        yield
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UsageError(f"what is to be sent to other processes cannot be: {error}") from None
-
-
-def call(content: Any, spec: Mapping[str, Any]) -> Row:
-    """The worker: one call, its result as text."""
-    function, shared = content
-    found = _result_of(function, shared, _unpacked(spec["item"], shared))
-    return {"result": b64encode(_packed(found, shared)).decode()}
+def call(work: tuple[Callable[..., Any], tuple[Any, ...]], item: bytes) -> bytes:
+    """The worker: one call."""
+    function, shared = work
+    return _packed(_result_of(function, shared, _unpacked(item, shared)), shared)
 
 
 def _result_of(
@@ -207,14 +196,14 @@ def _packed(content: Any, shared: tuple[Any, ...]) -> bytes:
     return buffer.getvalue()
 
 
-def _result_in(row: Row, shared: tuple[Any, ...]) -> Any:
-    """The result of a call by its row, or the error that took its place."""
-    if row["status"] != "ok":
-        return SolverCrashed(str(row["error"]))
-    return _unpacked(row["result"], shared)
+def _result_in(end: TaskEnd, shared: tuple[Any, ...]) -> Any:
+    """The result of a call by its end, or the error that took its place."""
+    if end.status != OK:
+        return SolverCrashed(end.words)
+    return _unpacked(pickle.loads(end.answer), shared)
 
 
-def _unpacked(text: str, shared: tuple[Any, ...]) -> Any:
+def _unpacked(data: bytes, shared: tuple[Any, ...]) -> Any:
     """What was packed, with the shared objects of this process in their places."""
 
     class Unpacker(pickle.Unpickler):
@@ -223,4 +212,4 @@ def _unpacked(text: str, shared: tuple[Any, ...]) -> Any:
         def persistent_load(self, pid: Any) -> Any:
             return shared[pid]
 
-    return Unpacker(io.BytesIO(b64decode(text))).load()
+    return Unpacker(io.BytesIO(data)).load()

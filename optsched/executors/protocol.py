@@ -1,28 +1,31 @@
-"""Where tasks are done: the seam between what is many and the processes or the cluster that does it.
+"""The seam between many tasks and where they are done: processes of this machine, or a cluster.
 
-`finished` gives each `Slot` of an `Executor` a task, and looks for rows. Two executors exist:
-processes of this machine (`optsched.executors.local_processes`) and a Ray cluster
-(`optsched.executors.ray_cluster`), whose workers use the former on their own machine. So limits,
-crashes and rows are the same everywhere.
+`optsched.executors.running.finished` gives each `Slot` of an `Executor` a task and looks for its end. Two
+executors exist: `optsched.executors.local_processes` and `optsched.executors.ray_cluster`. The workers of
+the second use the first on their machine, so limits and crashes are the same everywhere.
 """
 
 from __future__ import annotations
 
 import math
+import pickle
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from optsched.errors import InvalidArgument, SolverCrashed, UsageError
-from optsched.executors.task import Row, Task
-from optsched.executors.worker import Prepare
+from optsched.errors import InvalidArgument, UsageError
+from optsched.processes import Unsendable
 
 MOST_PROCESSES = 1024
-CRASHED = SolverCrashed.exit_code
-MB = 1e6
+OK, LOST = "ok", "lost"
+"""Status of a task that returned, and of one whose process was killed by others."""
+
+Work = Callable[..., Any]
+"""Takes what all tasks share, where there is any, then the content of a task."""
+Prepare = Callable[[Any], None]
 
 
 @dataclass(frozen=True)
@@ -61,34 +64,37 @@ class RunLimits:
 
 
 @dataclass(frozen=True)
-class SweepWork:
-    """What every task of a sweep shares.
+class SharedWork:
+    """What all tasks share: it is sent to each worker once.
 
     Attributes
     ----------
     worker, prepare : str
-        Addresses ``module:function`` of the worker, and of what imports for it (may be empty).
+        Addresses ``module:function`` of the `Work`, and of what imports for it (may be empty).
     limits : RunLimits
-    content : bytes
-        Pickled first argument of the worker, which is sent once to each process; empty: it has none.
+    shared : object
+        First argument of the work; None: it has none.
+    forks : bool
+        Whether each task has a process of its own, which is measured and limited. Without it a worker does
+        its tasks itself, which costs less and keeps what they made for the next one.
     """
 
     worker: str
     prepare: str
     limits: RunLimits
-    content: bytes = b""
+    shared: Any = None
+    forks: bool = True
 
     @classmethod
     def of(
-        cls,
-        worker: Callable[..., Any],
-        prepare: Prepare | None,
-        limits: RunLimits,
-        content: bytes = b"",
+        cls, worker: Work, prepare: Prepare | None, limits: RunLimits, shared: Any = None
     ) -> Self:
-        """Other processes import the functions; raises `UsageError` where they cannot."""
+        """Other processes import the functions; raises `UsageError` where they cannot.
+
+        Tasks that share something are done by the workers themselves.
+        """
         ready = "" if prepare is None else address_of(prepare)
-        return cls(address_of(worker), ready, limits, content)
+        return cls(address_of(worker), ready, limits, shared, forks=shared is None)
 
 
 def address_of(function: Any) -> str:
@@ -101,41 +107,59 @@ def address_of(function: Any) -> str:
     return f"{module}:{name}"
 
 
-@dataclass
-class RunningTask:
-    """A task under way: since when it was asked for, what is known of its process,
-    and of workers lost before it.
+@contextmanager
+def only_what_can_be_sent() -> Iterator[None]:
+    """Refuse what cannot be pickled, with a `UsageError`."""
+    try:
+        yield
+    except (pickle.PicklingError, AttributeError, TypeError, Unsendable) as error:
+        raise UsageError(f"what is to be sent to other processes cannot be: {error}") from None
+
+
+@dataclass(frozen=True)
+class TaskEnd:
+    """How a task ended.
+
+    Attributes
+    ----------
+    status : str
+        ``ok``; ``error``: it raised or crashed; ``limit`` or ``memory``: it took more than it may;
+        ``lost``: others killed its process, as where memory is short.
+    answer : bytes
+        What the work returned, pickled; of ``ok``.
+    words : str
+        Why there is no answer.
+    exit_code : int or None
+        That of the error which the work raised.
+    seconds : float
+    memory : int
+        Bytes in use at the most; 0 if not measured.
+    machine : mapping
+        `optsched.executors.machine.here` where it ran.
     """
 
-    task: Task
-    asked: float
+    status: str
+    answer: bytes = b""
+    words: str = ""
+    exit_code: int | None = None
+    seconds: float = 0.0
+    memory: int = 0
+    machine: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class RunningTask:
+    """A task under way: since when, in which process, and the most memory that was seen."""
+
+    asked: float = field(default_factory=time.monotonic)
     pid: int = 0
     started: float | None = None
-    seconds: float = 0.0
     peak: int = 0
-    lost_workers: int = 0
 
     @property
     def spent(self) -> float:
         """Seconds since its process began."""
         return 0.0 if self.started is None else time.monotonic() - self.started
-
-    def row(self, answer: Mapping[str, Any], machine: Mapping[str, Any]) -> Row:
-        """The row of the task: labels, answer, what it took, and where."""
-        return {
-            "key": self.task.key,
-            **self.task.labels,
-            **{"status": "ok", "error": None, **answer},
-            "wall_s": round(self.seconds, 6),
-            "peak_memory_mb": round(self.peak / MB, 1) if self.peak else None,
-            **machine,
-            "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        }
-
-    def failed(self, status: str, words: str, machine: Mapping[str, Any]) -> Row:
-        """The row of a task that left none."""
-        code = {"exit_code": CRASHED} if status == "error" else {}
-        return self.row({"status": status, "error": words, **code}, machine)
 
 
 class Slot(Protocol):
@@ -143,20 +167,19 @@ class Slot(Protocol):
 
     Attributes
     ----------
-    attempt : RunningTask or None
-        What is under way.
+    running : RunningTask or None
     """
 
-    attempt: RunningTask | None
+    running: RunningTask | None
 
     def start(self) -> object:
         """Start its worker, if there is none."""
 
-    def begin(self, task: Task) -> None:
+    def begin(self, content: Any) -> None:
         """Have a task done."""
 
-    def look(self) -> Row | None:
-        """The row of the task once there is one; the slot is free then."""
+    def look(self) -> TaskEnd | None:
+        """How the task ended, once it has; the slot is free then."""
 
     def stop(self) -> None:
         """Kill its worker, with what that has started; harmless where there is none."""
@@ -165,7 +188,7 @@ class Slot(Protocol):
 class Executor(Protocol):
     """Does tasks somewhere."""
 
-    def slots(self, work: SweepWork, count: int) -> Sequence[Slot]:
+    def slots(self, work: SharedWork, count: int) -> Sequence[Slot]:
         """So many slots, which have not started anything yet."""
 
     def wait(self, slots: Sequence[Slot], seconds: float) -> None:

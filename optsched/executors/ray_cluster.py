@@ -1,14 +1,12 @@
 """Tasks on a Ray cluster: Ray carries a task to a machine, and says when a machine is lost.
 
 On each machine the task is done as on this one (`optsched.executors.local_processes`), by an actor
-that has its own slot: so limits on time and memory, crashes and rows are the same. What Ray adds
-is that an actor may be lost, with its machine or because that ran out of memory. Another actor then does
-its task again.
+that has its own slot: so limits on time and memory, crashes and answers are the same. An actor may be
+lost, with its machine or because that ran out of memory; its task is lost as where a local process is.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -16,11 +14,15 @@ from typing import Any
 from optsched.errors import OptschedError, SolverUnavailable, UsageError
 from optsched.executors.local_processes import LocalProcesses
 from optsched.executors.machine import here
-from optsched.executors.protocol import RunningTask, Slot, SweepWork
-from optsched.executors.task import Row, Task
+from optsched.executors.protocol import (
+    LOST,
+    RunningTask,
+    SharedWork,
+    Slot,
+    TaskEnd,
+    only_what_can_be_sent,
+)
 
-RETRIES = 2
-"""Times that a task is done again whose actor was lost."""
 LOOK_EVERY = 0.05
 """Seconds between looks at the limits of a task, on its machine."""
 
@@ -28,16 +30,16 @@ LOOK_EVERY = 0.05
 class NodeSlot:
     """The actor: does tasks on its machine, one at a time, in processes there."""
 
-    def __init__(self, work: SweepWork) -> None:
+    def __init__(self, work: SharedWork) -> None:
         self._processes = LocalProcesses()
         [self._slot] = self._processes.slots(work, 1)
 
-    def do(self, task: Task) -> Row:
-        """Do one task; its row."""
-        self._slot.begin(task)
-        while (row := self._slot.look()) is None:
+    def do(self, content: Any) -> TaskEnd:
+        """Do one task."""
+        self._slot.begin(content)
+        while (end := self._slot.look()) is None:
             self._processes.wait([self._slot], LOOK_EVERY)
-        return row
+        return end
 
 
 class RayCluster:
@@ -71,7 +73,7 @@ class RayCluster:
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise SolverUnavailable(f"executor ray: no cluster answers ({error})") from None
 
-    def slots(self, work: SweepWork, count: int) -> Sequence[RaySlot]:
+    def slots(self, work: SharedWork, count: int) -> Sequence[RaySlot]:
         """See `Executor.slots`; raises `UsageError` where no machine has the cores of one."""
         most = max(
             (node["Resources"].get("CPU", 0.0) for node in self._ray.nodes() if node["Alive"]),
@@ -82,12 +84,15 @@ class RayCluster:
                 f"threads: found {work.limits.threads}, expected at most {most:g}: "
                 "no machine of the Ray cluster has more cores"
             )
-        stored = self._ray.put(work)  # once, whatever it shares and however many slots there are
+        with only_what_can_be_sent():
+            stored = self._ray.put(
+                work
+            )  # once, whatever it shares and however many slots there are
         return [RaySlot(self._ray, work.limits.threads, stored) for _ in range(count)]
 
     def wait(self, slots: Sequence[Slot], seconds: float) -> None:
         """See `Executor.wait`."""
-        under_way = [slot.row for slot in slots if isinstance(slot, RaySlot) and slot.attempt]
+        under_way = [slot.end for slot in slots if isinstance(slot, RaySlot) and slot.running]
         if under_way:
             self._ray.wait(under_way, timeout=seconds)
 
@@ -102,15 +107,15 @@ class RaySlot:
 
     Attributes
     ----------
-    attempt : RunningTask or None
-    row : object
-        Reference of Ray to the row of the task under way.
+    running : RunningTask or None
+    end : object
+        Reference of Ray to the end of the task under way.
     """
 
     def __init__(self, ray: Any, cores: int, work: Any) -> None:
-        """``work`` is Ray's reference to the `SweepWork`."""
-        self.attempt: RunningTask | None = None
-        self.row: Any = None
+        """``work`` is Ray's reference to the `SharedWork`."""
+        self.running: RunningTask | None = None
+        self.end: Any = None
         self._ray, self._cores, self._work = ray, cores, work
         self._actor: Any = None
 
@@ -121,38 +126,28 @@ class RaySlot:
             self._actor = remote.options(num_cpus=self._cores, max_restarts=0).remote(self._work)
         return self._actor
 
-    def begin(self, task: Task) -> None:
-        """Have the task done."""
-        self.attempt = RunningTask(task, time.monotonic())
-        self.row = self.start().do.remote(task)
+    def begin(self, content: Any) -> None:
+        """Have a task done."""
+        self.running = RunningTask()
+        with only_what_can_be_sent():
+            self.end = self.start().do.remote(content)
 
-    def look(self) -> Row | None:
-        """The row of the task once there is one; a task whose actor was lost is given to another."""
-        now = self.attempt
-        if now is None or not self._ray.wait([self.row], timeout=0)[0]:
+    def look(self) -> TaskEnd | None:
+        """How the task ended, once it has."""
+        now = self.running
+        if now is None or not self._ray.wait([self.end], timeout=0)[0]:
             return None
+        self.running = None
         try:
-            row: Row = self._ray.get(self.row)
+            end: TaskEnd = self._ray.get(self.end)
         except OptschedError:  # no worker can do any task
             raise
         except self._ray.exceptions.RayError as error:
-            return self._again(now, error)
-        self.attempt = None
-        return row
-
-    def _again(self, now: RunningTask, error: Exception) -> Row | None:
-        """Give the task to another actor; after `RETRIES` a row that says what was lost."""
-        self.stop()
-        now.lost_workers += 1
-        if now.lost_workers <= RETRIES:
-            self.row = self.start().do.remote(now.task)
-            return None
-        now.seconds, self.attempt = time.monotonic() - now.asked, None
-        words = str(error).strip().splitlines()
-        last = f": {words[0]}" if words else ""
-        return now.failed(
-            "error", f"its worker was lost {now.lost_workers} times in a row{last}", here()
-        )
+            self.stop()
+            words = str(error).strip().splitlines()
+            last = f" ({words[0]})" if words else ""
+            return TaskEnd(LOST, words=f"its worker was lost{last}", machine=here())
+        return end
 
     def stop(self) -> None:
         """Kill the actor, and with it the process of its task."""

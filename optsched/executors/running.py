@@ -1,20 +1,23 @@
-"""Executors by name, and tasks handed to their slots until all have a row."""
+"""Executors by name, and tasks handed to their slots until all have ended."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from optsched.errors import InvalidArgument
 from optsched.executors.local_processes import LocalProcesses
-from optsched.executors.protocol import Executor, RunLimits, Slot
-from optsched.executors.task import Row, Task
+from optsched.executors.protocol import LOST, Executor, RunLimits, Slot, TaskEnd
 
 LOCAL = "processes"
 RAY = "ray"
 """Names of executors; an address of a cluster may follow ``ray:``."""
 LOOK_EVERY = 0.05
 """Seconds between looks at tasks that have nothing to tell, for their limits."""
+RETRIES = 2
+"""Times that a task is done again whose process was killed by others."""
 
 
 def executor_of(name: str) -> Executor:
@@ -40,41 +43,63 @@ def check_executor(name: str, processes: int = 1) -> None:
         raise InvalidArgument("executor", repr(name), f"{LOCAL}, {RAY} or {RAY}:ADDRESS")
 
 
+@dataclass
+class _Waiting:
+    """A task that has not ended, and how often its process was lost."""
+
+    number: int
+    content: Any
+    lost: int = 0
+
+
 def finished(
     executor: Executor,
     slots: Sequence[Slot],
-    left: deque[Task],
-    on_begin: Callable[[Task], None] | None = None,
+    contents: Sequence[Any],
+    on_begin: Callable[[int], None] | None = None,
     *,
     keep: bool = False,
-) -> Iterator[tuple[Task, Row]]:
-    """Hand out tasks, and yield each with its row as they come.
+) -> Iterator[tuple[int, TaskEnd]]:
+    """Hand out tasks, and yield the number and the end of each as they come.
+
+    A task whose process was lost is done again, `RETRIES` times at most; then its end is an error.
 
     Parameters
     ----------
     executor : Executor
     slots : sequence of Slot
-    left : deque of Task
-        Emptied on the way.
+    contents : sequence
     on_begin : callable, optional
-        Called with each task that is handed out.
+        Called with the number of each task when it is first handed out.
     keep : bool
         Whether workers that have nothing to do any more stay, for other tasks.
     """
-    while left or any(slot.attempt for slot in slots):
+    left = deque(_Waiting(number, content) for number, content in enumerate(contents))
+    busy: dict[Slot, _Waiting] = {}
+    for slot, _ in zip(slots, left, strict=False):
+        slot.start()  # all of them, as the first task may wait for its worker
+    while left or busy:
         for slot in slots:
-            if slot.attempt is not None:
+            if slot in busy:
                 continue
-            if not left:
-                if not keep:
-                    slot.stop()  # others of a cluster may wait for its cores
-                continue
-            task = left.popleft()
-            slot.begin(task)
-            if on_begin is not None:
-                on_begin(task)
+            if left:
+                task = busy[slot] = left.popleft()
+                slot.begin(task.content)
+                if on_begin is not None and not task.lost:
+                    on_begin(task.number)
+            elif not keep:
+                slot.stop()  # others of a cluster may wait for its cores
         executor.wait(slots, LOOK_EVERY)
-        for slot in slots:
-            attempt, row = slot.attempt, slot.look()
-            if row is not None and attempt is not None:
-                yield attempt.task, row
+        for slot, task in list(busy.items()):
+            end = slot.look()
+            if end is None:
+                continue
+            del busy[slot]
+            if end.status == LOST:
+                task.lost += 1
+                if task.lost <= RETRIES:
+                    left.appendleft(task)
+                    continue
+                words = f"{end.words}, {task.lost} times in a row"
+                end = replace(end, status="error", words=words)
+            yield task.number, end

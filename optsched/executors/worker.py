@@ -1,31 +1,29 @@
 """The process that does tasks for another one (`optsched.processes`).
 
-It imports what tasks need, once, and forks for each task: so every task has its own process,
-whose memory is measured and limited and which may crash, and none pays for imports. The process
+It imports what tasks need, once. Where tasks have limits it forks for each: so every task has its own
+process, whose memory is measured and limited and which may crash, and none pays for imports. The process
 that is forked from runs no task, hence has no threads of solvers.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, Any, NoReturn
 
 from optsched.errors import OptschedError
+from optsched.executors.protocol import OK, SharedWork, TaskEnd
 from optsched.lazy import imported
 from optsched.processes import Reply, Wire, limit_memory
 
-Work = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-Prepare = Callable[[Mapping[str, Any]], None]
 RESERVED = 1 << 30
 """Bytes of address space that libraries may reserve and not use,
 beyond twice the limit on memory in use.
@@ -33,81 +31,76 @@ beyond twice the limit on memory in use.
 
 
 @dataclass(frozen=True)
-class Request:
-    """A task: its content, and the bytes that it may have in use.
-
-    Attributes
-    ----------
-    spec : mapping
-    memory : int or None
-    content : bytes
-        Of the first request of a process: what its tasks share, see `SweepWork`.
-    """
-
-    spec: Mapping[str, Any]
-    memory: int | None
-    content: bytes = b""
-
-
-@dataclass(frozen=True)
-class TaskEnd:
+class ProcessEnd:
     """How the process of a task ended.
 
     Attributes
     ----------
     code : int
     memory : int
-        Bytes that it had in use at the most.
-    text : str
-        JSON of the row and its seconds; empty where the process left none.
+        Bytes that it had in use at the most; 0 if not measured.
+    end : TaskEnd or None
+        None if the process left none.
     """
 
     code: int
     memory: int
-    text: str
+    end: TaskEnd | None
 
 
-def serve(wire: Wire, work: str, prepare: str) -> None:
-    """Do one task after the other, until the other side hangs up;
-    functions are given by their addresses.
+def serve(wire: Wire, inherited: SharedWork | None = None) -> None:
+    """Do one task after the other, until the other side hangs up.
+
+    A worker that was not forked gets the work as its first message.
     """
-    do, make_ready = imported(work), imported(prepare) if prepare else None
+    work: SharedWork = wire.receive() if inherited is None else inherited
+    do, make_ready = imported(work.worker), imported(work.prepare) if work.prepare else None
+    if work.shared is not None:
+        do = partial(do, work.shared)
     wire.send(Reply(0, "ready", os.getpid()))
     while True:
-        asked = wire.receive()
-        if asked.content:
-            do = partial(do, pickle.loads(asked.content))
+        content = wire.receive()
         if make_ready is not None:
             with suppress(Exception):  # the task comes upon the same, and reports it
-                make_ready(asked.spec)
-        # The row goes through a file: a task that is killed may leave half of it, and the wire must
-        # stay in step.
-        with tempfile.TemporaryFile() as file:
-            pid = os.fork()
-            if pid == 0:
-                do_task(file, do, asked)
-            wire.send(Reply(0, "progress", pid))
-            _, status, usage = os.wait4(pid, 0)
-            file.seek(0)
-            text = file.read().decode(errors="replace")
-        # In kilobytes, but on macOS in bytes.
-        memory = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+                make_ready(content)
+        if work.forks:
+            end = _in_a_fork(wire, do, content, work.limits.memory)
+        else:
+            wire.send(Reply(0, "progress", os.getpid()))
+            end = ProcessEnd(0, 0, end_of(do, content))
+        wire.send(Reply(0, "answer", end))
+
+
+def _in_a_fork(
+    wire: Wire, do: Callable[[Any], Any], content: Any, memory: int | None
+) -> ProcessEnd:
+    """Do a task in a process of its own."""
+    # The end goes through a file: a task that is killed may leave half of it, and the wire must
+    # stay in step.
+    with tempfile.TemporaryFile() as file:
+        pid = os.fork()
+        if pid == 0:
+            _do_and_exit(file, do, content, memory)
+        wire.send(Reply(0, "progress", pid))
+        _, status, usage = os.wait4(pid, 0)
         code = os.waitstatus_to_exitcode(status)
-        wire.send(Reply(0, "answer", TaskEnd(code, memory, text if code == 0 else "")))
+        file.seek(0)
+        end = pickle.load(file) if code == 0 else None
+    # In kilobytes, but on macOS in bytes.
+    return ProcessEnd(code, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024), end)
 
 
-def do_task(file: IO[bytes], work: Work, asked: Request) -> NoReturn:
-    """In the process of a task: do it, write the row, end."""
+def _do_and_exit(
+    file: IO[bytes], do: Callable[[Any], Any], content: Any, memory: int | None
+) -> NoReturn:
+    """In the process of a task: do it, write how it ended, exit."""
     code = 1
     try:
-        if asked.memory is not None:
+        if memory is not None:
             # The memory in use is watched from outside; the kernel refuses what is far beyond the
             # limit in one go.
-            limit_memory(2 * asked.memory + RESERVED)
-        began = time.perf_counter()
-        row = row_of(work, asked.spec)
-        seconds = time.perf_counter() - began
-        file.write(json.dumps({"row": row, "seconds": seconds}, allow_nan=False).encode())
+            limit_memory(2 * memory + RESERVED)
+        pickle.dump(end_of(do, content), file)
         file.flush()
         code = 0
     finally:
@@ -116,16 +109,16 @@ def do_task(file: IO[bytes], work: Work, asked: Request) -> NoReturn:
         os._exit(code)
 
 
-def row_of(work: Work, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a task comes to: the row of its worker, or of the error that it raised."""
+def end_of(do: Callable[[Any], Any], content: Any) -> TaskEnd:
+    """Do a task: its answer, or the error that it raised."""
+    began = time.perf_counter()
     try:
-        row = dict(work(spec))
-        json.dumps(row, allow_nan=False)
+        end = TaskEnd(OK, pickle.dumps(do(content), pickle.HIGHEST_PROTOCOL))
     except MemoryError:
-        return {"status": "memory", "error": "ran out of memory"}
+        end = TaskEnd("memory", words="ran out of memory")
     except OptschedError as error:
-        return {"status": "error", "error": str(error), "exit_code": error.exit_code}
-    except Exception as error:  # whatever a task raises is its row: the sweep goes on
+        end = TaskEnd("error", words=str(error), exit_code=error.exit_code)
+    except Exception as error:  # whatever a task raises is how it ended: the others go on
         traceback.print_exc()
-        return {"status": "error", "error": f"{type(error).__name__}: {error}", "exit_code": 1}
-    return row
+        end = TaskEnd("error", words=f"{type(error).__name__}: {error}", exit_code=1)
+    return replace(end, seconds=time.perf_counter() - began)

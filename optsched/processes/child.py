@@ -106,6 +106,9 @@ class Child:
     address : str
         ``module:function`` that serves, called in the child with its `Wire` and the arguments.
     arguments : sequence of str
+    inherited : object
+        Last argument of a child that is forked, which has it without its being sent (`is_forked`). None:
+        there is none.
     threads : int or None
         Threads that libraries there may start by themselves. With a number, the child is forked
         from this process where that is safe (`can_fork`), as imports take longer than most tasks.
@@ -121,6 +124,7 @@ class Child:
         address: str,
         arguments: Sequence[str] = (),
         *,
+        inherited: object = None,
         threads: int | None = None,
         keep_errors: bool = False,
     ) -> None:
@@ -137,8 +141,9 @@ class Child:
         reader, lifeline = os.pipe()
         try:
             if threads is not None and can_fork(threads):
+                given = arguments if inherited is None else [*arguments, inherited]
                 self._process: Process = self._forked(
-                    (ours, lifeline), (theirs, reader), address, arguments
+                    (ours, lifeline), (theirs, reader), address, given
                 )
             else:
                 self._process = self._spawned((theirs, reader), address, arguments, threads)
@@ -160,7 +165,7 @@ class Child:
         ours: tuple[socket.socket, int],
         theirs: tuple[socket.socket, int],
         address: str,
-        arguments: Sequence[str],
+        arguments: Sequence[object],
     ) -> Forked:
         """A copy of this process, which has imported already what it needs."""
         for stream in (sys.stdout, sys.stderr):
@@ -224,6 +229,11 @@ class Child:
     def pid(self) -> int:
         """Number of the process."""
         return self._process.pid
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether it is a copy of the process that started it."""
+        return isinstance(self._process, Forked)
 
     @property
     def usable(self) -> bool:

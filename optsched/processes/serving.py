@@ -15,7 +15,7 @@ from optsched.lazy import imported
 from optsched.processes.wire import Closed, Wire
 
 
-def serve(descriptor: int, lifeline: int, address: str, arguments: Sequence[str]) -> None:
+def serve(descriptor: int, lifeline: int, address: str, arguments: Sequence[object]) -> None:
     """Call the function at an address with this end of the wire,
     and return once the other side has hung up.
 

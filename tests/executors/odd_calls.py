@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from optsched.candidates import Classes
@@ -30,9 +31,13 @@ def odd_refused(shared: tuple[Any, ...], item: int) -> int:
     return item
 
 
-def dies(shared: tuple[Any, ...], item: int) -> int:
-    """Kills its process."""
-    os.kill(os.getpid(), signal.SIGKILL)
+def killed(shared: tuple[str, int], item: int) -> int:
+    """Kills its process with a signal, as often as a file says; then the item."""
+    path, number = shared
+    left = int(Path(path).read_text())
+    if left:
+        Path(path).write_text(str(left - 1))
+        os.kill(os.getpid(), number)
     return item
 
 
@@ -43,7 +48,7 @@ def sleeps(shared: tuple[Any, ...], item: float) -> int:
 
 
 class Deadly(SideConstraint):
-    """Has no rows, and kills the first process that asks for them."""
+    """Has no rows, and crashes the first process that asks for them."""
 
     kind = "deadly"
 
@@ -56,10 +61,10 @@ class Deadly(SideConstraint):
             os.close(os.open(self.marker, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return None
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGSEGV)
         return None
 
 
 def worker(shared: tuple[Any, ...], item: int) -> tuple[int, Any]:
-    """The process that the call was forked from, and what is shared."""
-    return os.getppid(), shared[0]
+    """The process of the call, and what is shared."""
+    return os.getpid(), shared[0]

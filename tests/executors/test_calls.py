@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from odd_calls import Deadly, added, dies, odd_refused, sleeps, with_shared, worker
+from odd_calls import Deadly, added, killed, odd_refused, sleeps, with_shared, worker
 
 from optsched.errors import InvalidInput, SolverCrashed, UsageError
 from optsched.executors import Calls, in_order, results_of
@@ -68,20 +69,39 @@ def test_items_that_are_shared_are_those_of_the_caller(how: dict[str, int]) -> N
     assert shared is part and item is part
 
 
-def test_a_process_that_dies_is_the_result_of_its_call() -> None:
-    found = dict(results_of(dies, (), [1, 2], processes=2))
-    assert [type(result) for result in found.values()] == [SolverCrashed, SolverCrashed]
-    assert "SIGKILL" in str(found[0])
+@pytest.mark.parametrize(
+    ("number", "kills", "told"),
+    [
+        (signal.SIGKILL, 2, None),
+        (signal.SIGTERM, 1, None),
+        (signal.SIGKILL, 3, "its worker was ended by SIGKILL, 3 times in a row"),
+        # A process that crashes would do so again
+        (signal.SIGSEGV, 1, "its worker was ended by SIGSEGV"),
+    ],
+)
+def test_a_call_whose_process_is_killed_is_done_again_twice_at_most(
+    number: int, kills: int, told: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "kills"
+    path.write_text(str(kills))
+    shared = (str(path), int(number))
+    found = dict(results_of(killed, shared, [7], processes=2))
+    assert path.read_text() == "0"
+    if told is None:
+        assert found == {0: 7}
+    else:
+        assert isinstance(found[0], SolverCrashed) and str(found[0]) == told
+    assert dict(results_of(killed, shared, [7, 8], processes=2)) == {0: 7, 1: 8}
 
 
-def test_a_comparison_goes_on_after_a_process_that_died(tmp_path: Path) -> None:
+def test_a_comparison_goes_on_after_a_process_that_crashed(tmp_path: Path) -> None:
     deadly = Deadly(str(tmp_path / "marker"))
     rows = compare(
         "@quickstart", ["makespan", "max-min-fairness"], constraints=[deadly], processes=2
     )
     (dead,) = (row for row in rows if row.solution is None)
     (other,) = (row for row in rows if row.solution is not None)
-    assert isinstance(dead.error, SolverCrashed) and "SIGKILL" in str(dead.error)
+    assert isinstance(dead.error, SolverCrashed) and "SIGSEGV" in str(dead.error)
     assert other.solution.status == "optimal"
 
 
