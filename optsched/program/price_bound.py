@@ -138,7 +138,7 @@ def _at_best_level(
 def _held_by_one(program: AllocationProgram, known: RowDuals) -> RowDuals:
     """Duals by which the class that can reach least holds the level, whatever it costs."""
     C, highest = program.classes, program.highest_level
-    held = int(highest.argmin())
+    held = int(program.minimum.reached(highest).argmin())  # not of levels: jobs may have delays
     time, worth = np.zeros(len(C)), np.zeros(len(C))
     slope = np.broadcast_to(program.minimum.needed_slope(program, program.highest), len(C))
     worth[held] = 1.0 / (C.count[held] * slope[held])

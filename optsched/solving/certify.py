@@ -400,14 +400,14 @@ def certified(
 ) -> Outcome:
     """The outcome of a point as `judged` finds it, or an outcome without a point if it is no answer.
 
-    No answer are an allocation of zeros that a stopped run left, and a point with an infinite
-    objective; other points are tried then, such as an even split of the time.
+    No answer are an allocation of zeros that a stopped run left, unless it is proved optimal, and a
+    point with an infinite objective; other points are tried then, such as an even split of the time.
     """
     started = time.perf_counter()
     assert runs.chosen is not None
     outcome = judged(runs.chosen, runs.limits, values, point, y)
     nothing_runs = point.program is not None and not point.x.any()
-    found = outcome.certificate.ok and not nothing_runs
+    found = outcome.certificate.ok and (not nothing_runs or outcome.status is Status.OPTIMAL)
     if outcome.certificate.ok and is_endless(point.program, outcome):
         # The point is dropped, but its duals bound the next one as well.
         return replace(

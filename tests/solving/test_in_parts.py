@@ -134,7 +134,7 @@ def test_rows_that_all_share_are_kept_and_rows_of_a_job_stay_whole() -> None:
         {"kind": "budget", "limit": 20.0},
         {"kind": "minimum-service", "fraction": 0.05},
     ]
-    for name in ("max-min-fairness", "max-throughput"):
+    for name in ("max-min-fairness", "max-throughput", "cost"):
         exact = optsched.solve(problem, name, constraints=constraints)
         solution = optsched.solve(problem, name, constraints=constraints, parts=3)
         check_parts(solution, exact)
@@ -198,3 +198,16 @@ def test_a_front_of_parts_is_refused() -> None:
     with pytest.raises(UsageError, match="in parts"):
         objectives = [("max-throughput", {"parts": 2}), "max-min-fairness"]
         optsched.pareto(instance(0, jobs=6), objectives)
+
+
+def test_nothing_runs_in_parts_where_that_is_cheapest() -> None:
+    solution = optsched.solve("@quickstart", "cost", parts=2)
+    assert solution.status is Status.OPTIMAL
+    assert (solution.objective, solution.bound) == (0.0, 0.0)
+
+
+def test_one_job_that_is_late_whatever_is_decided_bounds_all_parts() -> None:
+    """The job whose ratio is worst is not the one whose best level is lowest."""
+    solution = optsched.solve("@large", "finish-time-fairness", parts=2)
+    assert solution.status is Status.OPTIMAL
+    check_parts(solution, optsched.solve("@large", "finish-time-fairness"))
