@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from optsched.errors import NOTHING_YET, Interrupted
-from optsched.executors import Calls, in_order
+from optsched.executors import LOCAL, Calls, in_order
 from optsched.solution import Attempt
 from optsched.solvers import Limits, Solver
 from optsched.solving.engine import Engine
@@ -67,17 +67,25 @@ class EngineSettings:
     reason: str
     inside: bool
     vertex: bool
+    local: bool
+    """Whether parts are solved on this machine."""
 
     @classmethod
     def of(cls, engine: Engine) -> EngineSettings:
         return cls(
             engine.load, engine.solver, engine.limits, engine.prove,
             engine.known_points, engine.explains, engine.reason, engine.inside, engine.vertex,
+            engine.executor == LOCAL,
         )  # fmt: skip
 
+    def now(self) -> float:
+        """Seconds of the clock that all who solve parts share."""
+        # Only the wall clock is shared by machines, but it may be set while parts are solved.
+        return time.monotonic() if self.local else time.time()
+
     def engine(self, due: float | None) -> Engine:
-        """An engine whose answer is due at a time of `time.time`, the clock that machines share."""
-        seconds = None if due is None else max(due - time.time(), 0.0)
+        """An engine whose answer is due at a time of `now`."""
+        seconds = None if due is None else max(due - self.now(), 0.0)
         limits = replace(self.limits, time=seconds)
         return Engine(
             self.load, self.solver, limits, self.prove,
@@ -112,7 +120,7 @@ class SideBySide(Generic[Result]):
             limits = replace(engine.limits, on_progress=None, on_log=None, on_point=None)
             settings = replace(settings, limits=limits)
         engine.in_parts = True
-        self._engine = engine
+        self._engine, self._settings = engine, settings
         self._calls = Calls(
             _solved, (solve, settings, *shared), processes=engine.processes,
             executor=engine.executor, threads=engine.limits.threads, prepare=_loaded,
@@ -128,7 +136,7 @@ class SideBySide(Generic[Result]):
         UsageError, SolverUnavailable, SolverCrashed
         """
         engine = self._engine
-        due = None if engine.timer.seconds is None else time.time() + engine.time_left
+        due = None if engine.timer.seconds is None else self._settings.now() + engine.time_left
         try:
             found = in_order(self._calls.results_of([(due, item) for item in items]))
         except KeyboardInterrupt:
@@ -151,7 +159,7 @@ def _solved(shared: tuple[Any, ...], item: tuple[float | None, Any]) -> tuple[An
     return solve(engine, tuple(own), content), RunTotals.of(engine)
 
 
-def _loaded(spec: Mapping[str, Any]) -> None:
+def _loaded(item: bytes) -> None:
     """Load what solves most parts, once in each process."""
     from optsched.solvers.highs import Highs
 

@@ -82,10 +82,22 @@ def test_other_processes_that_nothing_is_for_are_told_of(
 def test_an_engine_of_a_part_has_what_is_left_of_the_time() -> None:
     settings = EngineSettings.of(Engine(load_solver, "highs", Limits(time=1e6)))
     assert settings.engine(None).timer.seconds is None
-    late = settings.engine(time.time() - 1.0)
+    late = settings.engine(settings.now() - 1.0)
     assert late.timer.seconds == 0.0 and late.time_left <= 0
-    assert 0 < settings.engine(time.time() + 100.0).time_left <= 100.0
+    assert 0 < settings.engine(settings.now() + 100.0).time_left <= 100.0
     assert late.solver == "highs"
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("executor", "jumps"), [("processes", False), ("ray", True)])
+def test_a_wall_clock_that_is_set_does_not_end_parts_on_this_machine(
+    executor: str, jumps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = EngineSettings.of(Engine(load_solver, limits=Limits(time=60.0), executor=executor))
+    due = settings.now() + 60.0
+    hour_later = time.time() + 3600.0
+    monkeypatch.setattr(time, "time", lambda: hour_later)
+    assert (settings.engine(due).timer.seconds == 0.0) == jumps
 
 
 @pytest.mark.unit
