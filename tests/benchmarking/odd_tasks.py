@@ -67,13 +67,16 @@ def odd(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def lose(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Kill the actor of a Ray cluster that has the task done, so many times; then a row."""
+    """Kill the task's own process, its worker, or the actor of a Ray cluster that has it done,
+    as often as a file says; then a row."""
     times = Path(spec["times"])
     left = int(times.read_text())
     if left:
         times.write_text(str(left - 1))
         stat = Path(f"/proc/{os.getppid()}/stat").read_text()
-        os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+        actor = int(stat.rpartition(")")[2].split()[1])
+        lost = {"task": os.getpid(), "worker": os.getppid(), "actor": actor}
+        os.kill(lost[spec["whom"]], spec.get("signal", signal.SIGKILL))
         time.sleep(60)
     return {"x": spec["x"]}
 

@@ -170,6 +170,30 @@ def test_workers_that_are_killed_before_a_task_stop_no_sweep(
 
 
 @pytest.mark.parametrize(
+    ("whom", "number", "kills", "told"),
+    [
+        ("task", signal.SIGKILL, 2, None),
+        ("task", signal.SIGTERM, 3, "the task was ended by SIGTERM, 3 times in a row"),
+        ("worker", signal.SIGKILL, 2, None),
+        ("worker", signal.SIGKILL, 3, "its worker was ended by SIGKILL, 3 times in a row"),
+    ],
+)
+def test_a_task_that_is_killed_is_done_again_twice_at_most(
+    tmp_path: Path, whom: str, number: int, kills: int, told: str | None
+) -> None:
+    path, times = tmp_path / "results.jsonl", tmp_path / "times"
+    times.write_text(str(kills))
+    content = {"times": str(times), "whom": whom, "signal": int(number)}
+    tasks = [Task.of({"x": x, **content}) for x in range(3)]
+    first, *rest = run_tasks(tasks, odd_tasks.lose, results_file=path).rows
+    assert times.read_text() == "0"
+    assert (first["status"], first["error"]) == (("ok", None) if told is None else ("error", told))
+    assert [row["x"] for row in rest] == [1, 2]
+    written = parse_lines(path.read_bytes(), path).rows
+    assert len(written) == 3  # none is doubled
+
+
+@pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"processes": 0}, "processes: found 0, expected a number from 1 to 1024"),
