@@ -623,10 +623,8 @@ class ElasticProgram(DeadlineProgram):
 
         timer.check()
         work, delay = self._work
-        number, z_of = self._by_deadline(self.z)
-        done = np.array([run.pieces[-1].end for run in self.planned.values()])
-        in_time = done[z_of] <= due[number] + self._slack(due[number])
-        kept = sp.csr_matrix((in_time * 1.0, (number, z_of)), shape=(len(due), len(self.z)))
+        number, z_of = self._kept_deadlines
+        kept = sp.csr_matrix((np.ones(len(z_of)), (number, z_of)), shape=(len(due), len(self.z)))
         until, a_of = self._by_deadline(of_deadline)
         count_until = sp.csr_matrix(
             ((until >= a_of) * 1.0, (until, a_of)), shape=(len(due), len(due))
@@ -900,14 +898,19 @@ class ElasticProgram(DeadlineProgram):
         return np.concatenate([*self._whole(x), z, a]), least
 
     @cached_property
-    def _kept_deadline(self) -> IntArray:
-        """The first deadline, an index of ``deadlines``, that each z meets."""
+    def _kept_deadlines(self) -> tuple[IntArray, IntArray]:
+        """(index of ``deadlines``, index of ``z``) of each deadline that the plan by rule meets."""
         number, z = self._by_deadline(self.z)
         done = np.array([run.pieces[-1].end for run in self.planned.values()])
         due = self.deadlines[1][number]
         in_time = np.flatnonzero(done[z] <= due + self._slack(due))
-        first = np.unique(z[in_time], return_index=True)[1]
-        return number[in_time[first]]
+        return number[in_time], z[in_time]
+
+    @cached_property
+    def _kept_deadline(self) -> IntArray:
+        """The first deadline, an index of ``deadlines``, that each z meets."""
+        number, z = self._kept_deadlines
+        return number[np.unique(z, return_index=True)[1]]
 
     def _whole(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """(x, y, h, w) of jobs that run in some x, but for levels in which restarts take more than they

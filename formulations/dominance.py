@@ -39,14 +39,14 @@ def dominated(
     use = use[:, rows_used]
     order = np.lexsort((use.sum(axis=1), -value[rows], owner[rows]))
     rows, use = rows[order], use[order]
-    mine = owner[rows]
+    of_owner = owner[rows]
 
     result = np.zeros(len(owner), bool)
     ahead = np.arange(len(rows))  # columns that are neither dominated nor pivots yet
     for _ in range(ROUNDS):
         if len(ahead) == 0:
             break
-        new = np.concatenate(([True], mine[ahead][1:] != mine[ahead][:-1]))
+        new = np.concatenate(([True], of_owner[ahead][1:] != of_owner[ahead][:-1]))
         # The first column left of each one's owner.
         pivot = ahead[np.flatnonzero(new)][np.cumsum(new) - 1]
         after = pivot != ahead

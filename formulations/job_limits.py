@@ -114,16 +114,16 @@ class JobLimits:
         """
         columns = candidates.columns
         # Kinds of which no job is to be dealt with have their columns, but need no limit.
-        here = mask_of(candidates.kinds.of_job[candidates.present], len(candidates.kinds))
+        needed = mask_of(candidates.kinds.of_job[candidates.present], len(candidates.kinds))
         together = np.concatenate([columns.kind, columns.partner[columns.partner >= 0]])
-        unknown = together[(here & ~self.known)[together]]
+        unknown = together[(needed & ~self.known)[together]]
         if len(unknown):
             raise self._without_limit(candidates, int(unknown.min()), name).of_jobs(
                 _jobs(candidates, unknown)
             )
         column, row, _ = self._uses(candidates)
         asked = columns.kind[column]
-        unnamed = np.flatnonzero(here[asked] & np.isnan(self.limit[asked, row]))
+        unnamed = np.flatnonzero(needed[asked] & np.isnan(self.limit[asked, row]))
         if len(unnamed):
             kind, resource = int(columns.kind[column[unnamed[0]]]), self.names[int(row[unnamed[0]])]
             job = candidates.instance.jobs_table.names[int(candidates.kinds.first[kind])]

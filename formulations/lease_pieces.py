@@ -167,16 +167,16 @@ class Pieces:
 
     def _begins(self, lp: LinearProgram, S: Variables, X: Variables) -> Expression:
         """Pieces of options of a single job: Z_ot is 1 where one begins."""
-        mine = np.flatnonzero(self.begun)
-        each = np.arange(len(mine))
-        Z = lp.variables(len(mine), name="Z", upper=1.0)
+        X_begun = np.flatnonzero(self.begun)
+        each = np.arange(len(X_begun))
+        Z = lp.variables(len(X_begun), name="Z", upper=1.0)
         # X of an option follow each other, so that the lease before is the X before.
-        before = np.where(self.t[mine] > 0, mine - 1, -1)
-        shape = (len(mine), len(self.of))
-        change = self._one(each, mine, shape) - self._one(each, before, shape)
+        before = np.where(self.t[X_begun] > 0, X_begun - 1, -1)
+        shape = (len(X_begun), len(self.of))
+        change = self._one(each, X_begun, shape) - self._one(each, before, shape)
         lp.constrain(Z - change @ X >= 0.0, name="begins")
-        row = np.searchsorted(self.single, self.of[mine])
-        by_option = self._one(row, each, (len(self.single), len(mine)))
+        row = np.searchsorted(self.single, self.of[X_begun])
+        by_option = self._one(row, each, (len(self.single), len(X_begun)))
         chosen = self._one(
             np.arange(len(self.single)), self.single, (len(self.single), len(self.b))
         )
@@ -230,9 +230,9 @@ class Pieces:
         """The point of a schedule."""
         x = self.point(schedule)
         X = x[len(self.b) :]
-        mine = np.flatnonzero(self.begun)
-        before = np.where(self.t[mine] > 0, X[mine - 1], 0.0)
-        parts = [x, np.maximum(X[mine] - before, 0.0)]
+        X_begun = np.flatnonzero(self.begun)
+        before = np.where(self.t[X_begun] > 0, X[X_begun - 1], 0.0)
+        parts = [x, np.maximum(X[X_begun] - before, 0.0)]
         if len(self.state_of):
             job, option, t = self.slots(schedule)
             order = np.lexsort((t, job))
@@ -304,7 +304,7 @@ class Pieces:
             *([] for _ in range(b)),
         ]
         just: list[list[int]] = [[] for _ in range(b + 1)]
-        who = []
+        members_running = []
         when = []
         for t in range(b + window - 1):
             now: list[list[int]] = [[] for _ in range(b + 1)]
@@ -315,12 +315,16 @@ class Pieces:
                     raise ValueError("more jobs run on than have run before")
                 now[step + 1], left = line[:number], line[number:]
                 just[step], waiting[step] = [], left
-                who += now[step + 1]
+                members_running += now[step + 1]
                 when += [t] * number
             for step in range(b + 1):  # who ran in the lease before and not in this one waits
                 waiting[step] += just[step]
             just = now
-        return np.full(len(who), o), np.array(who, np.int64), np.array(when, np.int64)
+        return (
+            np.full(len(members_running), o),
+            np.array(members_running, np.int64),
+            np.array(when, np.int64),
+        )
 
 
 def count_pieces(schedule: Schedule) -> float:

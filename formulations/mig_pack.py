@@ -152,10 +152,10 @@ class _PackProgram:
             layouts = self.layouts[index[pool]]
             path = f"mig-pack: layouts.{pool}"
             try:
-                mine = [(layouts.read(text, path), gpus) for text, gpus in held.items()]
+                parts = [(layouts.read(text, path), gpus) for text, gpus in held.items()]
             except InvalidInput as error:
                 raise InvalidArgument(path, error.found, error.expected) from error
-            found[index[pool]] = mine
+            found[index[pool]] = parts
         return found
 
     @cached_property
@@ -326,8 +326,8 @@ class _PackProgram:
         x = np.bincount(schedule.column, minlength=C.columns).astype(np.float64)
         given = {
             (pool, layout): number
-            for pool, mine in (schedule.layouts or {}).items()
-            for layout, number in mine.items()
+            for pool, of_pool in (schedule.layouts or {}).items()
+            for layout, number in of_pool.items()
         }
         n = np.array([given.pop(name, 0) for name in self._names], np.float64)
         if given:

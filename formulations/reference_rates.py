@@ -53,14 +53,14 @@ def _some_by_some(C: Classes) -> Iterator[tuple[slice, FloatArray]]:
     class_by_class = many and C.alone.all() and is_range(C.throughput.indices, C.columns)
     if class_by_class:
         for part in blocks(len(C)):
-            mine = slice(begin[part.start], begin[part.stop])
-            pool = C.configurations.pool[C.configuration[mine]]
-            cell = (C.class_a[mine] - part.start) * pools + pool
+            columns = slice(begin[part.start], begin[part.stop])
+            pool = C.configurations.pool[C.configuration[columns]]
+            cell = (C.class_a[columns] - part.start) * pools + pool
             if (pool < 0).any() or not increases(cell):  # several columns of a class on a pool
                 yield slice(part.start, len(C)), reference_columns(C)[1][part.start :]
                 return
             rates = np.zeros(((part.stop - part.start), pools))
-            rates.ravel()[cell] = C.rate_a[mine]
+            rates.ravel()[cell] = C.rate_a[columns]
             yield part, rates
     else:
         yield slice(0, len(C)), reference_columns(C)[1]

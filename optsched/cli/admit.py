@@ -99,9 +99,9 @@ def _jobs(source: str) -> list[Any]:
 
     found = read_document(source, "file of jobs", lambda document: document)
     jobs = found if isinstance(found, list) else [found]
-    for place, one in enumerate(jobs):
-        if not isinstance(one, dict):
-            raise InvalidInput(f"jobs[{place}]", show(one), "a job, as in an instance")
+    for place, job in enumerate(jobs):
+        if not isinstance(job, dict):
+            raise InvalidInput(f"jobs[{place}]", show(job), "a job, as in an instance")
     return jobs
 
 

@@ -36,11 +36,11 @@ def _options_by_formulation(texts: Sequence[str], option: str) -> dict[str, dict
         name, options = values.named(text, option)
         if not options:
             raise InvalidArgument(option, repr(text), "name:key=value")
-        own = found.setdefault(name, {})
+        of_name = found.setdefault(name, {})
         for key, value in options.items():
-            if key in own:
+            if key in of_name:
                 raise given_twice(f"{option} {name}", key)
-            own[key] = value
+            of_name[key] = value
     return found
 
 

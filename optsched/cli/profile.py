@@ -52,6 +52,28 @@ class Readings:
     seed: Annotated[int, Option("Seed of the bootstrap.")] = 0
     shift: Annotated[Seconds, Option("Shift of the geometric means of times.", default="1s")] = 1.0
 
+    def results(self, shell: Shell, files: Sequence[str]) -> Results:
+        """The rows of some files, by method."""
+        from optsched.benchmarking.best_known import read_best
+        from optsched.benchmarking.results import Results
+        from optsched.benchmarking.table import read_rows
+
+        rows = []
+        for path in files:
+            found, notices = read_rows(path)
+            rows += found
+            for notice in notices:
+                shell.complain(notice)
+        results = Results.of(rows, self.by, None if self.best is None else read_best(self.best))
+        for name in self.metric or ():
+            if not any(name in row for row in rows):
+                known = dict.fromkeys(column for row in rows for column in row)
+                raise UsageError(
+                    f"--metric: no row has a column {name!r}: the columns are {', '.join(known)}"
+                    f"{did_you_mean(name, known)}"
+                )
+        return results
+
 
 def profile(
     shell: Shell,
@@ -94,27 +116,10 @@ def profile(
         optsched profile results.csv --by formulation --picture gap -o gaps.svg
         optsched profile monday.csv tuesday.csv --by optsched --interval t --json
     """
-    from optsched.benchmarking.best_known import read_best
-    from optsched.benchmarking.results import Results
     from optsched.benchmarking.summary import Reading, overview, summary
-    from optsched.benchmarking.table import read_rows
     from optsched.cli.sweep_view import profile_view
 
-    rows = []
-    for path in results:
-        found, notices = read_rows(path)
-        rows += found
-        for notice in notices:
-            shell.complain(notice)
-    table = None if readings.best is None else read_best(readings.best)
-    arranged = Results.of(rows, readings.by, table)
-    for name in readings.metric or ():
-        if not any(name in row for row in rows):
-            known = dict.fromkeys(column for row in rows for column in row)
-            raise UsageError(
-                f"--metric: no row has a column {name!r}: the columns are {', '.join(known)}"
-                f"{did_you_mean(name, known)}"
-            )
+    arranged = readings.results(shell, results)
     reading = Reading(readings.interval, readings.seed, readings.shift)
     tables = summary(arranged, reading, readings.metric)
     shown = tables if full or readings.metric else overview(arranged, reading)

@@ -69,10 +69,6 @@ def policy_document(text: str) -> dict[str, Any]:
     return document | {key: value for key, value in given.items() if key in known}
 
 
-def _policies(texts: Sequence[str], option: str) -> list[dict[str, Any]]:
-    return [policy_document(text) for text in texts]
-
-
 def _ratio(text: str, option: str) -> str:
     """A kind of finish-time ratio."""
     from optsched.simulation.options import RHO
@@ -80,7 +76,10 @@ def _ratio(text: str, option: str) -> str:
     return values.choice(*get_args(RHO))(text, option)
 
 
-Policies = Annotated[list[dict[str, Any]], Kind(_policies, values.NAMED, many=True)]
+Policies = Annotated[
+    list[dict[str, Any]],
+    Kind(lambda texts, option: [policy_document(text) for text in texts], values.NAMED, many=True),
+]
 
 
 @dataclass(frozen=True)
@@ -155,6 +154,13 @@ class ResultOptions:
         Option("FILE.html: tables and pictures; .svg, .png or .pdf: pictures. It needs --keep."),
     ] = None
 
+    def check(self) -> None:
+        """Refuse a page without the simulations of which it is made."""
+        if self.page is not None and self.keep is None:
+            raise UsageError(
+                "--page needs --keep FOLDER: it is made of the simulations that are kept there"
+            )
+
     @property
     def folder(self) -> str | None:
         """The folder for simulations, made if it does not exist."""
@@ -210,10 +216,7 @@ def simulate(
     # The mode is always a part of a task, because earlier results are found by their tasks
     options = {"mode": "rounds", **options}
     policies = policy.policies or [policy_document(DEFAULT_FORMULATION)]
-    if results.page is not None and results.keep is None:
-        raise UsageError(
-            "--page needs --keep FOLDER: it is made of the simulations that are kept there"
-        )
+    results.check()
     from optsched.benchmarking.simulations import Simulations
     from optsched.benchmarking.sources import seeds_of
     from optsched.benchmarking.table import rows_document

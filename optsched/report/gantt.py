@@ -583,12 +583,12 @@ def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:
                 1
             ]  # one mark, in the first block of a stretch
             stretch = band.runs[band.lanes.stretch[first]]
-            mine = shown[stretch] & (missed[stretch] == late)
-            at.append(rows.deadline[stretch[mine]])
+            some = shown[stretch] & (missed[stretch] == late)
+            at.append(rows.deadline[stretch[some]])
             height.append(
-                (bottom - np.minimum((bottom - top) / 2, 0.1))[first[mine]]
+                (bottom - np.minimum((bottom - top) / 2, 0.1))[first[some]]
             )  # below the name
-            end.append(rows.runs.end[stretch[mine]])
+            end.append(rows.runs.end[stretch[some]])
         x = np.concatenate(at)
         y = np.concatenate(height)
         until = np.concatenate(end)

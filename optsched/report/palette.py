@@ -58,24 +58,13 @@ def job_colours(
     """
     rows = sorted(set(jobs))
     count = len(JOBS)
-    if len(rows) > count:
-        own: dict[int, int] = {}
-        for row in rows:
-            taken = {own[other] for other in (beside or {}).get(row, ()) if other in own}
-            wishes = [place % count for place in range(row % count, row % count + count)]
-            own[row] = next((place for place in wishes if place not in taken), row % count)
-        return {row: JOBS[place] for row, place in own.items()}
-    free = set(range(count))
-    chosen: dict[int, str] = {}
+    chosen: dict[int, int] = {}
     for row in rows:
-        place = next(
-            place % count
-            for place in range(row % count, row % count + count)
-            if place % count in free
-        )
-        free.remove(place)
-        chosen[row] = JOBS[place]
-    return chosen
+        others = chosen if len(rows) <= count else (beside or {}).get(row, ())
+        taken = {chosen[other] for other in others if other in chosen}
+        wishes = [place % count for place in range(row % count, row % count + count)]
+        chosen[row] = next((place for place in wishes if place not in taken), row % count)
+    return {row: JOBS[place] for row, place in chosen.items()}
 
 
 def ink_on(colour: str) -> str:

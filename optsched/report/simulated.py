@@ -119,9 +119,9 @@ class Simulated:
 
     def pairs(self, first: Policy, second: Policy) -> list[tuple[int, int]]:
         """Simulations of the same problem under two policies."""
-        mine = {self.problems[number]: number for number in first.runs}
-        both = [number for number in second.runs if self.problems[number] in mine]
-        return [(mine[self.problems[number]], number) for number in both]
+        of_first = {self.problems[number]: number for number in first.runs}
+        both = [number for number in second.runs if self.problems[number] in of_first]
+        return [(of_first[self.problems[number]], number) for number in both]
 
     @cached_property
     def metrics(self) -> tuple[Metrics, ...]:

@@ -775,28 +775,27 @@ def _draw_gpus(
         )
     )
     if named and len(colours) <= NUMBERED:
-        number = {job: place for place, job in enumerate(colours, 1)}
-        size = np.where(cells.width < FULL, SMALL - 2, SMALL)
-        for job, x, y, points, wide in zip(
-            cells.job.tolist(),
-            (left + width / 2).tolist(),
-            (corner[cells.gpu, 1] + side / 2 - margin).tolist(),
-            size.tolist(),
-            width.tolist(),
-            strict=True,
-        ):
-            if width_of(str(number[job]), points) > wide:
-                continue  # a thin stripe shows its job only by colour
+        middle = corner[cells.gpu, 1] + side / 2 - margin
+        _write_numbers(ax, cells, left + width / 2, middle, width, colours)
+
+
+def _write_numbers(
+    ax: Axes,
+    cells: TopologyCells,
+    x: FloatArray,
+    y: FloatArray,
+    width: FloatArray,
+    colours: Mapping[int, str],
+) -> None:
+    """Write the number of its job on each held cell or stripe; thin ones show it only by colour."""
+    number = {job: str(place) for place, job in enumerate(colours, 1)}
+    sizes = np.where(cells.width < FULL, SMALL - 2, SMALL).tolist()
+    for row, (job, size) in enumerate(zip(cells.job.tolist(), sizes, strict=True)):
+        if width_of(number[job], size) <= width[row]:
             ax.text(
-                x,
-                y,
-                str(number[job]),
-                fontsize=points,
-                color=ink_on(colours[job]),
-                ha="center",
-                va="center_baseline",
-                zorder=4,
-            )
+                float(x[row]), float(y[row]), number[job], fontsize=size,
+                color=ink_on(colours[job]), ha="center", va="center_baseline", zorder=4,
+            )  # fmt: skip
 
 
 def _boxes(

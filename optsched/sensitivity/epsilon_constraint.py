@@ -517,8 +517,8 @@ class _FrontSearch:
         smallest = self.second.program.utility.smallest_level
         rise = self.second.classes.count if smallest else np.ones(1)
         worth = self.second.program.units.slope(values[1])
-        own = self.first.program.units.slope(values[0])
-        return -float(outcome.duals[SECOND] @ rise) * own / worth + 0.0 if worth > 0 else None
+        first = self.first.program.units.slope(values[0])
+        return -float(outcome.duals[SECOND] @ rise) * first / worth + 0.0 if worth > 0 else None
 
 
 def _less(value: float | FloatArray, part: float = KEPT) -> FloatArray:

@@ -177,14 +177,14 @@ class Allocation(DisplayedTable):
         """steps/s of each job, shape (jobs,); 0 for jobs that are not in the program.
 
         Jobs of a class share equally unless they are whole, so that the totals of the classes are
-        enough: pairs of classes may make millions of rows, and nobody has asked for these yet.
+        enough: pairs of classes may make millions of rows, which are not made for this.
         """
         total = np.zeros(len(self.classes.instance.jobs_table))
         if not self.integral:
             C = self.classes
             inside = np.flatnonzero(C.of_job >= 0)
-            mine = C.of_job[inside]
-            total[inside] = (C.throughput @ self.x)[mine] / C.count[mine]
+            k = C.of_job[inside]
+            total[inside] = (C.throughput @ self.x)[k] / C.count[k]
             return total
         rows = self.rows
         np.add.at(total, rows.job, rows.rate * rows.fraction)

@@ -125,15 +125,15 @@ def residuals_of(arrays: LinearForm, x: FloatArray) -> dict[str, float]:
     """Relative violation of rows, columns and integrality, recomputed in float64."""
     columns = integrality = 0.0
     for part in arrays.column_parts():
-        mine = x[part.at]
+        point = x[part.at]
         # Most parts keep all bounds: quotients are made only of those that do not.
-        if (mine < part.lower).any() or (mine > part.upper).any():
-            beyond = np.maximum(part.lower - mine, mine - part.upper) / np.maximum(
-                1.0, np.abs(mine)
+        if (point < part.lower).any() or (point > part.upper).any():
+            beyond = np.maximum(part.lower - point, point - part.upper) / np.maximum(
+                1.0, np.abs(point)
             )
             columns = max(columns, float(beyond.max()))
         if arrays.is_integer:
-            integer = mine[arrays.integer[part.at]]
+            integer = point[arrays.integer[part.at]]
             integrality = max(
                 integrality, float(np.abs(integer - np.round(integer)).max(initial=0.0))
             )

@@ -170,9 +170,9 @@ class Share:
 def share_of(allocation: Allocation, job: int) -> Share:
     """The rows of one job, whether it is named first or second in them."""
     rows = allocation.rows
-    mine = np.flatnonzero((rows.job == job) | (rows.partner == job))
+    of_job = np.flatnonzero((rows.job == job) | (rows.partner == job))
     return Share(
-        rows.column[mine], rows.fraction[mine], np.where(rows.partner[mine] >= 0, 2.0, 1.0)
+        rows.column[of_job], rows.fraction[of_job], np.where(rows.partner[of_job] >= 0, 2.0, 1.0)
     )
 
 
@@ -218,8 +218,8 @@ def ways_of(
     records = ColumnRecords(C)
     ways = []
     for column in C.member[[k]].indices.tolist():
-        mine = bool(C.class_a[column] == k)
-        rate = float(C.rate_a[column] if mine else C.rate_b[column])
+        is_first = bool(C.class_a[column] == k)
+        rate = float(C.rate_a[column] if is_first else C.rate_b[column])
         configuration = _configuration(C, records, column, job)
         way = Way(int(column), configuration, rate, float(fraction[column]))
         entries = slice(usage.indptr[column], usage.indptr[column + 1])

@@ -150,9 +150,9 @@ def _earned_by_side_rows(
         shared = sp.csr_matrix(abs(steps).sign() @ member.T)
         whole = sp.coo_matrix(sp.diags_array(1.0 / np.maximum(entries, 1)) @ shared)
         # Rows all of whose entries are of one class.
-        mine = np.flatnonzero((whole.data > 1 - SAME_RATIO) & (entries[whole.row] > 0))
+        single = np.flatnonzero((whole.data > 1 - SAME_RATIO) & (entries[whole.row] > 0))
         owner = sp.csr_matrix(
-            (-side[rows.name][whole.row[mine]], (whole.col[mine], whole.row[mine])),
+            (-side[rows.name][whole.row[single]], (whole.col[single], whole.row[single])),
             (len(C), steps.shape[0]),
         )
         total = total + (owner @ steps).multiply(member)

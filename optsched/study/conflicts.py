@@ -124,8 +124,8 @@ class Shortfall:
     def only(self, some: BoolArray) -> Shortfall:
         """That of some jobs, with their rows and columns alone."""
         arrays, by_rows = self.arrays, self.arrays.by_rows
-        own = by_rows[self.work[some]].tocsc()
-        column = np.flatnonzero(np.diff(own.indptr))
+        of_some = by_rows[self.work[some]].tocsc()
+        column = np.flatnonzero(np.diff(of_some.indptr))
         rows = np.flatnonzero(np.diff(by_rows[:, column].indptr))
         smaller = replace(
             arrays,

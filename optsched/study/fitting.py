@@ -105,9 +105,8 @@ def fit_model(
         raise UsageError("no model is named")
     if options and (len(wanted) > 1 or wanted[0][1]):
         raise UsageError("options beside several models: give each its own, as (name, options)")
-    owners = [
-        (time_model(name), {**own, **options}) for name, own in wanted
-    ]  # names first, before anything is fitted
+    # Names are checked before anything is fitted
+    owners = [(time_model(name), {**given, **options}) for name, given in wanted]
     profiles = some_sorted(profiles)
     # The mark belongs to what was measured, whatever law is fitted to it
     measured = set(profiles.ways.workloads)
