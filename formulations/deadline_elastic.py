@@ -791,7 +791,7 @@ class ElasticProgram(DeadlineProgram):
         return sp.csr_matrix(given), sp.csr_matrix(taken)
 
     def _gpu_time(self, variables: ElasticVariables) -> Expression:
-        """GPU seconds."""
+        """sum_c q_c (w_c + sum_t e_c y_ct + o_c x_c0) + sum_j P_j z_j, with exempt times."""
         _, restarted = self._progress
         kept = np.array([run.cost for run in self.planned.values()])
         heads = np.zeros(len(self.C))
@@ -1211,7 +1211,6 @@ class _JobRuns:
         return np.flatnonzero(np.append(np.diff(self.j) != 0, True)[: len(self.j)])
 
     def take(self, rows: IntArray) -> _JobRuns:
-        """Some of them."""
         return _JobRuns(self.j[rows], self.c[rows], self.start[rows], self.end[rows])
 
 

@@ -683,7 +683,7 @@ class FluidProgram(DeadlineProgram):
         return bool((self.C.configurations.share < 1.0).any())
 
     def _profile(self) -> Profile:
-        """The empty cluster."""
+        """What the cluster has over time, before any job is planned."""
         times = np.append(0.0, self._changes)
         free = self.supply.at(times)[self.renewable]
         return Profile(times, free, self.C.capacity[self.consumable])

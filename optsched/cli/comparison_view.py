@@ -104,7 +104,7 @@ def _packed_notes(comparison: Comparison, labels: Mapping[int, str]) -> Iterator
 
 
 def _labelled(formulation: str, options: Sequence[str]) -> str:
-    """``name:key=value,key=value``."""
+    """A formulation with options, as -f takes it."""
     return f"{formulation}:{','.join(options)}" if options else formulation
 
 

@@ -5,7 +5,7 @@ by pool.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -190,7 +190,11 @@ class GanttRows:
         deadlines = [_amounts(runs), f"{missed} of {count(due, 'deadline')} missed" if due else ""]
         return cls(
             instance,
-            _moved(runs, instance.now, scale),
+            replace(
+                runs,
+                start=(runs.start - instance.now) / scale,
+                end=(runs.end - instance.now) / scale,
+            ),
             unit,
             (deadline - instance.now) / scale,
             0.0,
@@ -213,7 +217,7 @@ class GanttRows:
         realised = f"{100 * slices.scale:.4g} % of every fraction is realised"
         return cls(
             instance,
-            _moved(slices.runs, 0.0, scale),
+            replace(slices.runs, start=slices.runs.start / scale, end=slices.runs.end / scale),
             unit,
             np.full(len(slices.runs), np.inf),
             None,
@@ -222,12 +226,6 @@ class GanttRows:
             headline(answer, _amounts(slices.runs), count(len(slices.cuts), "slice"), realised),
             f"time in the window, {unit}",
         )
-
-
-def _moved(runs: Runs, origin: float, scale: float) -> Runs:
-    start = (runs.start - origin) / scale
-    end = (runs.end - origin) / scale
-    return Runs(runs.job, runs.partner, runs.pool, runs.gpus, start, end)
 
 
 def _last_of_job(runs: Runs) -> BoolArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -76,10 +76,15 @@ class ColumnRecords:
             "cost": float(options.cost[row]),
         }
 
-    def cells(self, column: int, job: int) -> dict[str, Any]:
-        """The same for a table, with one text for all that is used."""
-        stated = self.stated(column, job)
-        return stated and stated | {"uses": ", ".join(stated["uses"])}
+    def table(
+        self, records: Iterable[Mapping[str, Any]], column: IntArray, job: IntArray
+    ) -> TableColumns:
+        """Records of some columns and jobs as a table, with one text for all that a column uses."""
+        rows = []
+        for record, c, j in zip(records, column.tolist(), job.tolist(), strict=True):
+            stated = self.stated(c, j)
+            rows.append({**record, **(stated and stated | {"uses": ", ".join(stated["uses"])})})
+        return columns_of(rows)
 
     def details(self, column: int) -> dict[str, Any]:
         """``share`` and ``attributes``, where a column has them."""
@@ -267,7 +272,5 @@ class Allocation(DisplayedTable):
         """The rows: job (or jobs), pool, GPUs, nodes and the fraction of the time; of options without a
         pool what they use, their value and cost.
         """
-        rows, columns = self.rows, ColumnRecords(self.classes)
-        chosen = zip(rows.column[:first].tolist(), rows.job[:first].tolist(), strict=True)
-        records = zip(self.to_records(slice(first)), chosen, strict=True)
-        return columns_of([record | columns.cells(*way) for record, way in records])
+        rows, records = self.rows, self.to_records(slice(first))
+        return ColumnRecords(self.classes).table(records, rows.column[:first], rows.job[:first])

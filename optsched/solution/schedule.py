@@ -10,7 +10,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
-from optsched.display import DisplayedTable, TableColumns, amount, columns_of, count
+from optsched.display import DisplayedTable, TableColumns, amount, count
 from optsched.display.picture import Picture
 from optsched.lazy import convenience
 from optsched.solution.allocation import EVERYTHING, ColumnRecords
@@ -210,7 +210,5 @@ class Schedule(DisplayedTable):
         """The stretches: job, pool, GPUs, nodes, start and end in seconds on the clock; of options without
         a pool what they use, their value and cost.
         """
-        columns = ColumnRecords(self.classes)
-        chosen = zip(self.column[:first].tolist(), self.job[:first].tolist(), strict=True)
-        records = zip(self.to_records(slice(first)), chosen, strict=True)
-        return columns_of([record | columns.cells(*way) for record, way in records])
+        records = self.to_records(slice(first))
+        return ColumnRecords(self.classes).table(records, self.column[:first], self.job[:first])
