@@ -70,7 +70,7 @@ class WithoutOne:
         )
         self._x, self._prices = x, prices
         self._own_use = self._use(x).tocsc()
-        # x itself keeps the limits without any job, and leaves what that held.
+        # Without one job, x keeps the limits, and the room that the job held is free.
         self._first, self._worth = self._mixed(x)
         self.value = self._worth.copy()
         self._room = np.column_stack([np.maximum(-self._first, 0.0), np.ones(len(C))])

@@ -102,7 +102,7 @@ class ThroughputPerCost(Formulation):
         """
         C, rows = program.classes, program.requirements
         free = _spending(C) <= 0
-        # With columns of one's own among the rows, the program itself says why it takes none.
+        # Rows of the caller that have columns beside these are refused by the program, with the reason.
         if not free.any() or rows.shape[1] != C.columns:
             return None
         most = np.where(free, rows.implied_upper, 0.0)

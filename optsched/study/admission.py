@@ -533,7 +533,7 @@ class _Probes:
         return solve(with_jobs(self.instance, self._known(rows)), FLUID, options=options, **how)
 
 
-# --- why not, and what would let it in ----------------------------------------------------------
+# --- reasons of a refusal, and changes with which the job could be admitted ---------------------
 
 
 def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool, known: bool) -> Refusal:

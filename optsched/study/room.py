@@ -64,8 +64,8 @@ class Room(DisplayedTable):
 
     @property
     def seconds(self) -> float:
-        """What the restarts of the migrations cost."""
-        return float(sum(one.seconds for one in self.migrations))
+        """Seconds that the restarts of the migrations cost."""
+        return float(sum(migration.seconds for migration in self.migrations))
 
     @property
     def optimal(self) -> bool:
@@ -86,11 +86,11 @@ class Room(DisplayedTable):
         names = self.instance.jobs_table.names
         some = self.migrations[:first]
         return {
-            "step": [one.step for one in some],
-            "job": [names[one.job] for one in some],
-            "from": [list(one.gpus) for one in some],
-            "to": [list(one.target) for one in some],
-            "restart": [one.seconds for one in some],
+            "step": [migration.step for migration in some],
+            "job": [names[migration.job] for migration in some],
+            "from": [list(migration.gpus) for migration in some],
+            "to": [list(migration.target) for migration in some],
+            "restart": [migration.seconds for migration in some],
         }
 
     def to_document(self) -> dict[str, Any]:
