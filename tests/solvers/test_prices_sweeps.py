@@ -43,8 +43,8 @@ def test_each_compiled_sweep_does_what_numpy_does(classes: int, wide: bool) -> N
 def test_each_sweep_does_what_numpy_does_before_it_is_compiled(
     wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two lots of lanes, the second of them not full."""
-    monkeypatch.setattr(steps_compiled, "LANES", 8)
+    """Two chunks of classes, the second of them not full."""
+    monkeypatch.setattr(steps_compiled, "CHUNK", 8)
     monkeypatch.setattr(steps_compiled, "compiler", lambda **_: lambda function: function)
     check_against_numpy(steps_compiled.compiled.__wrapped__(), 11, wide)
 

@@ -1,7 +1,7 @@
 """The sweeps over all classes that an interior step consists
 of (`optsched.solvers.prices.interior`), in numpy.
 
-`optsched.solvers.prices.steps_compiled` does the same some hundred classes at a time. Tables (w, K)
+`optsched.solvers.prices.steps_compiled` does the same class by class. Tables (w, K)
 are places by classes; costs may be (w, 1). Places that reach no level have x = 0 and z = 1, and
 stay that way. Steps are sums of what is small already: d = x / z grows without bound, and what it
 is multiplied by must not be a difference of larger numbers.
