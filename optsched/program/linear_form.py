@@ -1,11 +1,11 @@
-"""What a certificate asks of a linear program: products with its matrix, not the matrix itself."""
+"""What a certificate needs of a linear program: products with its matrix, not the matrix itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -22,7 +22,6 @@ from optsched.program.parts import (
     ColumnSlices,
     PairedSlices,
     RowPart,
-    parts_of,
     rows_of,
     unit_changes,
 )
@@ -33,8 +32,7 @@ if TYPE_CHECKING:  # a solver in another process loads no candidates
 
 @dataclass(frozen=True)
 class TransposeProduct:
-    """What the rows of an allocation program take of each column at multipliers y,
-    with nothing negative in the blocks.
+    """A.T @ y of an allocation program, computed for slices of the columns.
 
     Attributes
     ----------
@@ -42,13 +40,14 @@ class TransposeProduct:
     time : FloatArray, shape (K,)
         Multipliers of the time rows.
     paid : FloatArray
-        What a unit of each way pays for capacity, or of each column where there is no ``way``.
+        What a unit of each way to run pays for capacity; of each column unless ``by_way``.
     levels : csr_matrix or None
-        Where its columns stand class by class; else what it takes is in ``paid``, or there is none.
+        Where its columns are in the order of the classes. None: its product is part of ``paid``, or
+        there are no levels.
     slope : FloatArray, shape (K,)
         Multipliers of the levels.
     behind : FloatArray
-        Of the columns behind those of the classes.
+        Of the columns that follow x.
     """
 
     classes: Classes
@@ -81,16 +80,16 @@ class TransposeProduct:
         return total if behind is None else np.concatenate([total, behind])
 
     def parts_of(self, part: slice) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
-        """What time and capacity take of some columns of the classes, what levels do,
-        and of columns behind these.
+        """The products of time and capacity with a slice of x, of the levels with it, and those of
+        the columns that follow x.
         """
         C = self.classes
         start, stop, _ = part.indices(C.columns + len(self.behind))
-        mine = slice(start, min(stop, C.columns))
-        owner = C.class_a[mine]
+        of_x = slice(start, min(stop, C.columns))
+        owner = C.class_a[of_x]
         held = self.time[owner]
-        held += self.paid[C.holds.way[mine]] if self.by_way else self.paid[mine]
-        reached = None if self.levels is None else self.levels.data[mine] * self.slope[owner]
+        held += self.paid[C.holds.way[of_x]] if self.by_way else self.paid[of_x]
+        reached = None if self.levels is None else self.levels.data[of_x] * self.slope[owner]
         if stop <= C.columns:
             return held, reached, None
         return held, reached, self.behind[max(start - C.columns, 0) : stop - C.columns]
@@ -98,8 +97,7 @@ class TransposeProduct:
 
 @dataclass(frozen=True)
 class OneSignProduct:
-    """`TransposeProduct` and its terms without signs, as duals give them:
-    time and capacity take, levels give.
+    """`TransposeProduct` and the size of its terms, where the sign of each block is known.
 
     Attributes
     ----------
@@ -123,8 +121,7 @@ class OneSignProduct:
 class LinearForm(ColumnBounds, Protocol):
     """optimise c'x + offset  s.t.  row_lower <= A x <= row_upper,  lower <= x <= upper,  some x_j integer.
 
-    `LinearArrays` is one that holds A; `SmallestLevelForm` and those of
-    `optsched.program.linear_form` have its blocks.
+    `LinearArrays` is one that holds A; `AllocationForm` computes the products from its blocks.
     """
 
     @property
@@ -193,58 +190,51 @@ class LinearForm(ColumnBounds, Protocol):
 
 
 @dataclass(frozen=True)
-class SmallestLevelForm:
-    """The linear program of an allocation program with the smallest level
-    for utility, without its matrix.
+class AllocationForm:
+    """The linear program, or tangent, of an allocation program without side rows, without its matrix.
 
-    The same columns (x, t) and rows (time, capacity, levels) as `AllocationProgram.to_linear`
-    makes: of a million jobs the matrix takes longer to write down than prices take to solve it.
+    It has the columns and rows of `AllocationProgram.to_linear` or `Total.tangent`. For a million
+    jobs it takes longer to write the matrix down than to solve the program by prices.
+
+    Columns are x, then levels: one t for all classes (a smallest level), one l_k for each class (the
+    tangent of a concave total), or none (a linear total). Rows are time, capacity, and with levels
+    ``levels @ x >= n t`` or ``levels @ x >= n l``.
 
     Parameters
     ----------
     region : FeasibleRegion
         Without side rows and extra rows.
+    level_price : FloatArray, shape (levels,)
+        What a unit of each level is worth.
+    weight : FloatArray or None, shape (K,)
+        What a unit of ``levels @ x`` is worth, for a linear total.
+    offset : float
+        Constant of the objective.
     """
 
     region: FeasibleRegion
+    level_price: FloatArray
+    weight: FloatArray | None = None
+    offset: float = 0.0
+
+    is_integer = False
+    maximise = True
+
+    @classmethod
+    def smallest_level(cls, region: FeasibleRegion) -> AllocationForm:
+        """maximise t."""
+        return cls(region, np.ones(1))
+
+    # --- columns ----------------------------------------------------------------------------------
 
     @property
-    def _levels(self) -> sp.csr_matrix | None:
-        """The rows behind time and capacity, which are the usage of the classes;
-        with nothing negative, as these.
-        """
-        return self.region.levels
-
-    @cached_property
-    def _highest(self) -> float:
-        """The most that t can be."""
-        return float(self.region.level_limit.min()) if len(self.region.classes) else 0.0
-
-    @cached_property
-    def rows(self) -> tuple[Block, ...]:
-        C = self.region.classes
-        classes, goods = len(C), len(C.capacity)
-        ends = (0, classes, classes + goods, 2 * classes + goods)
-        names = ("time", "capacity", "levels")
-        return tuple(Block(name, *at) for name, at in zip(names, pairwise(ends), strict=True))
+    def _has_levels(self) -> bool:
+        return len(self.level_price) > 0
 
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and columns."""
-        return self.rows[-1].stop, self.region.classes.columns + 1
-
-    @cached_property
-    def row_lower(self) -> FloatArray:
-        """0 of the levels."""
-        lower = np.full(self.shape[0], -np.inf)
-        lower[self.rows[-1].slice] = 0.0
-        return lower
-
-    @cached_property
-    def row_upper(self) -> FloatArray:
-        """The time of the members, and the capacities."""
-        C = self.region.classes
-        return np.concatenate([C.count, C.capacity, np.full(len(C), np.inf)])
+        return self.rows[-1].stop, self.region.classes.columns + len(self.level_price)
 
     @cached_property
     def lower(self) -> FloatArray:
@@ -260,15 +250,25 @@ class SmallestLevelForm:
 
     @cached_property
     def implied_upper(self) -> FloatArray:
-        """What the rows leave of each column, and the highest level."""
-        return np.append(self.region.limit, self._highest)
+        """What the rows leave of each column, and the highest levels."""
+        return np.concatenate([self.region.limit, self._highest])
+
+    @cached_property
+    def _highest(self) -> FloatArray:
+        """The most that each level can be."""
+        limit = self.region.level_limit
+        return limit.min(keepdims=True) if len(self.level_price) == 1 else limit
 
     @cached_property
     def cost(self) -> FloatArray:
-        """1 of the level."""
-        cost = np.zeros(self.shape[1])
-        cost[-1] = 1.0
-        return cost
+        return np.concatenate([self._column_cost, self.level_price])
+
+    @cached_property
+    def _column_cost(self) -> FloatArray:
+        """What one unit of each column x adds to the objective."""
+        if self.weight is None:
+            return constant(0.0, self.region.classes.columns, np.float64)
+        return self.region.levels.T @ self.weight
 
     @cached_property
     def integer(self) -> BoolArray:
@@ -276,42 +276,52 @@ class SmallestLevelForm:
 
     def column_parts(self) -> Iterator[ColumnPart]:
         """All columns, block by block."""
-        yield from self._alike(slice(0, self.region.classes.columns), self.region.limit)
-        yield from self._behind()
+        yield from self._parts_of_x()
+        yield from self._parts_of_levels()
 
-    def _behind(self) -> Iterator[ColumnPart]:
-        """The columns behind x: t, which is what is maximised."""
-        columns = self.region.classes.columns
-        highest, one = np.array([self._highest]), constant(1.0, 1, np.float64)
-        yield from self._alike(slice(columns, columns + 1), highest, one)
+    def _parts_of_x(self) -> Iterator[ColumnPart]:
+        return _from_zero(0, self.region.limit, self._column_cost)
 
-    def _alike(
-        self, at: slice, most: FloatArray, cost: FloatArray | None = None
-    ) -> Iterator[ColumnPart]:
-        """Columns from 0 on with implied upper bounds, which cost nothing if that is not said."""
-        for part in blocks(at.stop - at.start):
-            zero, endless = (
-                constant(value, part.stop - part.start, np.float64) for value in (0.0, np.inf)
-            )
-            here = slice(at.start + part.start, at.start + part.stop)
-            yield ColumnPart(
-                here, zero, endless, zero, most[part], zero if cost is None else cost[part]
-            )
+    def _parts_of_levels(self) -> Iterator[ColumnPart]:
+        if self._has_levels:
+            yield from _from_zero(self.region.classes.columns, self._highest, self.level_price)
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    @cached_property
+    def rows(self) -> tuple[Block, ...]:
+        classes, goods = len(self.region.classes), len(self.region.classes.capacity)
+        sizes = {"time": classes, "capacity": goods}
+        if self._has_levels:
+            sizes["levels"] = classes
+        ends = (0, *accumulate(sizes.values()))
+        return tuple(Block(name, *at) for name, at in zip(sizes, pairwise(ends), strict=True))
+
+    @cached_property
+    def row_lower(self) -> FloatArray:
+        lower = np.full(self.shape[0], -np.inf)
+        if self._has_levels:
+            lower[self.rows[-1].slice] = 0.0
+        return lower
+
+    @cached_property
+    def row_upper(self) -> FloatArray:
+        """The time of the members, the capacities, and nothing for levels."""
+        upper = np.full(self.shape[0], np.inf)
+        C = self.region.classes
+        upper[: self.rows[1].stop] = np.concatenate([C.count, C.capacity])
+        return upper
 
     def row_parts(self) -> Iterator[RowPart]:
-        """All rows, block by block: time, capacity, levels."""
-        C = self.region.classes
-        for rows, upper in zip(self.rows, (C.count, C.capacity), strict=False):
-            yield from rows_of(constant(-np.inf, len(upper), np.float64), upper, rows.start)
-        zero, endless = (constant(value, len(C), np.float64) for value in (0.0, np.inf))
-        yield from rows_of(zero, endless, self.rows[-1].start)
+        """All rows, block by block."""
+        return rows_of(self.row_lower, self.row_upper)
 
-    is_integer = False
-    maximise = True
+    def row_name(self, row: int) -> tuple[str, int]:
+        """(block, position in the block) of a row."""
+        block = next(block for block in self.rows if block.start <= row < block.stop)
+        return block.name, row - block.start
 
-    @property
-    def offset(self) -> float:
-        return 0.0
+    # --- products with the matrix -----------------------------------------------------------------
 
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A @ x, and the size of the terms that it adds up: abs(A) @ abs(x)."""
@@ -319,21 +329,20 @@ class SmallestLevelForm:
         if not all((x[part] >= 0).all() for part in blocks(len(x))):
             return activity, self._products(np.abs(x), 1.0)
         terms = activity.copy()
-        if self._levels is not None:  # where the columns behind x are all that is subtracted
-            terms[self.rows[2].slice] += 2.0 * (
-                self.region.classes.count * x[self.region.classes.columns :]
-            )
+        if self._has_levels:  # the levels are all that is subtracted
+            C = self.region.classes
+            terms[self.rows[2].slice] += 2.0 * C.count * x[C.columns :]
         return activity, terms
 
     def _products(self, x: FloatArray, sign: float) -> FloatArray:
-        """A x, with the columns behind x of this sign in the levels."""
+        """A @ x, with this sign of the levels in their rows."""
         C, product = self.region.classes, np.empty(self.shape[0])
-        mine, behind = x[: C.columns], x[C.columns :]
-        product[self.rows[0].slice] = C.time(mine)
-        product[self.rows[1].slice] = C.holds.total(mine)
-        if self._levels is not None:
-            product[self.rows[2].slice] = self._levels @ mine
-            product[self.rows[2].slice] += C.count * (sign * behind)
+        totals, levels = x[: C.columns], x[C.columns :]
+        product[self.rows[0].slice] = C.time(totals)
+        product[self.rows[1].slice] = C.holds.total(totals)
+        if self._has_levels:
+            product[self.rows[2].slice] = self.region.levels @ totals
+            product[self.rows[2].slice] += C.count * (sign * levels)
         return product
 
     def transpose_times(self, y: FloatArray) -> ColumnSlices:
@@ -347,74 +356,62 @@ class SmallestLevelForm:
     def transpose_times_and_terms(self, y: FloatArray) -> PairedSlices:
         """A.T @ y, and the size of the terms that it adds up: abs(A).T @ abs(y)."""
         product = self._transpose_product(y, -1.0)
-        # Neither of the two products has both signs: the terms are their difference.
-        if product.levels is not None and product.slope.max(initial=0.0) <= 0.0 <= y[
-            : self.rows[1].stop
-        ].min(initial=0.0):
+        # Duals mostly have one sign in each block: the terms are then a difference of the same
+        # products, which need not be made twice.
+        at_least_zero = y[: self.rows[1].stop].min(initial=0.0) >= 0.0
+        if product.levels is not None and product.slope.max(initial=0.0) <= 0.0 and at_least_zero:
             return OneSignProduct(product)
         return Both(product, self._transpose_product(np.abs(y), 1.0))
 
     def _transpose_product(self, y: FloatArray, sign: float) -> TransposeProduct:
-        """A' y, with the columns behind x of this sign in the levels."""
-        C, (time, prices) = self.region.classes, (y[rows.slice] for rows in self.rows[:2])
-        slope = y[self.rows[-1].slice]
-        return TransposeProduct.at(
-            C, time, prices, self._levels, slope, sign * self._gathered(C.count * slope)
-        )
+        """A.T @ y, with this sign of the levels in their rows."""
+        C, (time, prices, *slopes) = self.region.classes, (y[rows.slice] for rows in self.rows)
+        if not slopes:
+            return TransposeProduct.at(C, time, prices, None, np.zeros(0), np.zeros(0))
+        by_class = C.count * slopes[0]
+        behind = by_class.sum(keepdims=True) if len(self.level_price) == 1 else by_class
+        return TransposeProduct.at(C, time, prices, self.region.levels, slopes[0], sign * behind)
+
+    # --- sizes ------------------------------------------------------------------------------------
 
     @cached_property
     def sizes(self) -> FloatArray:
         """Size of each row: its largest finite side,
         or what one unit (or the whole range) of its columns does.
         """
-        columns = self.region.classes.columns
-        largest = self._largest(
-            unit_changes(self._alike(slice(0, columns), self.region.limit), columns)
-        )
-        behind = [np.minimum(1.0, part.reach) for part in self._behind()]
-        if behind:
-            self._with_behind(largest, np.concatenate(behind))
+        of_x = unit_changes(self._parts_of_x(), self.region.classes.columns)
+        of_levels = [np.minimum(1.0, part.reach) for part in self._parts_of_levels()]
+        largest = self._largest(of_x, np.concatenate([np.zeros(0), *of_levels]))
         return row_sizes(self.row_parts(), largest)
-
-    def _gathered(self, by_class: FloatArray) -> FloatArray:
-        """Numbers of the classes as numbers of the columns behind x."""
-        return np.array([float(by_class.sum())])
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
         """Largest entry of each row,
-        of |A| with each column multiplied by a factor of at least 0.
+        of abs(A) with each column multiplied by a factor of at least 0.
         """
         columns = self.region.classes.columns
-        largest = self._largest(factor[:columns])
-        self._with_behind(largest, factor[columns:])
-        return largest
+        return self._largest(factor[:columns], factor[columns:])
 
-    def _with_behind(self, largest: FloatArray, factor: FloatArray) -> None:
-        """Count the columns behind x, too."""
-        levels = self.rows[-1].slice
-        largest[levels] = np.maximum(largest[levels], self.region.classes.count * factor)
-
-    def _largest(self, factor: FloatArray) -> FloatArray:
-        """The same of the columns x alone."""
+    def _largest(self, factor: FloatArray, of_levels: FloatArray) -> FloatArray:
+        """`largest_in_rows` with the factors of x and of the levels."""
         largest, C = np.zeros(self.shape[0]), self.region.classes
-        whole = all(
-            (without_repeats(factor)[part] == 1.0).all()
-            for part in blocks(len(without_repeats(factor)))
-        )
+        once = without_repeats(factor)
+        plain = all((once[part] == 1.0).all() for part in blocks(len(once)))
         # The largest entry of a time row is 1, where the class has a column.
-        if whole:
+        if plain:
             largest[self.rows[0].slice] = np.diff(C.throughput.indptr) > 0
         else:
             np.maximum.at(largest[self.rows[0].slice], C.class_a, factor)
-        largest[self.rows[1].slice] = C.holds.largest(None if whole else factor)
-        levels = self._levels
+        largest[self.rows[1].slice] = C.holds.largest(None if plain else factor)
+        if not self._has_levels:
+            return largest
+        levels = self.region.levels
         # Of jobs alone the largest entry is the highest level, which is known already.
-        if levels is not None and whole:
-            largest[self.rows[2].slice] = self.region.highest_level
-        elif levels is not None:
-            largest[self.rows[2].slice] = largest_of_rows(
-                levels.indptr, levels.data * factor[levels.indices]
-            )
+        of_x = (
+            self.region.highest_level
+            if plain
+            else largest_of_rows(levels.indptr, levels.data * factor[levels.indices])
+        )
+        largest[self.rows[2].slice] = np.maximum(of_x, C.count * of_levels)
         return largest
 
     def objective(self, x: FloatArray) -> float:
@@ -422,126 +419,12 @@ class SmallestLevelForm:
         priced = (part for part in self.column_parts() if not part.free)
         return sum((float(part.cost @ x[part.at]) for part in priced), self.offset)
 
-    def row_name(self, row: int) -> tuple[str, int]:
-        """(block, position in the block) of a row."""
-        block = next(block for block in self.rows if block.start <= row < block.stop)
-        return block.name, row - block.start
 
-
-@dataclass(frozen=True)
-class TangentForm(SmallestLevelForm):
-    """The linear program that `Total.tangent` makes: a level l_k of each class instead of one t.
-
-        maximise  sum_k n_k w_k (f(v_k) + f'(v_k) (l_k - v_k))   s.t.  levels @ x >= n l,  time, capacity
-
-    Parameters
-    ----------
-    region : FeasibleRegion
-        Without side rows.
-    price : FloatArray, shape (K,)
-        n w f'(v): what a unit of each level is worth.
-    constant : float
-        sum_k n_k w_k (f(v_k) - f'(v_k) v_k).
-    """
-
-    price: FloatArray
-    constant: float
-
-    @property
-    def offset(self) -> float:
-        return self.constant
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns."""
-        return self.rows[-1].stop, self.region.classes.columns + len(self.region.classes)
-
-    @cached_property
-    def implied_upper(self) -> FloatArray:
-        """What the rows leave of each column, and the highest levels."""
-        return np.concatenate([self.region.limit, self.region.level_limit])
-
-    @cached_property
-    def cost(self) -> FloatArray:
-        """n w f'(v) of the levels."""
-        return np.concatenate([np.zeros(self.region.classes.columns), self.price])
-
-    def _behind(self) -> Iterator[ColumnPart]:
-        at = slice(self.region.classes.columns, self.shape[1])
-        yield from self._alike(at, self.region.level_limit, self.price)
-
-    def _gathered(self, by_class: FloatArray) -> FloatArray:
-        """Each class has its own level."""
-        return by_class
-
-
-@dataclass(frozen=True)
-class LinearTotalForm(SmallestLevelForm):
-    """The linear program of an allocation program with a linear total:
-    its columns x, its rows time and capacity.
-
-    Parameters
-    ----------
-    region : FeasibleRegion
-        Without side rows.
-    weight : FloatArray, shape (K,)
-        What a unit of ``levels @ x`` is worth.
-    """
-
-    weight: FloatArray
-
-    @property
-    def _levels(self) -> None:
-        return None
-
-    @cached_property
-    def rows(self) -> tuple[Block, ...]:
-        classes, goods = len(self.region.classes), len(self.region.classes.capacity)
-        return Block("time", 0, classes), Block("capacity", classes, classes + goods)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns."""
-        return self.rows[-1].stop, self.region.classes.columns
-
-    @cached_property
-    def row_lower(self) -> FloatArray:
-        return np.full(self.shape[0], -np.inf)
-
-    @cached_property
-    def row_upper(self) -> FloatArray:
-        """The time of the members, and the capacities."""
-        return np.concatenate([self.region.classes.count, self.region.classes.capacity])
-
-    @cached_property
-    def implied_upper(self) -> FloatArray:
-        """What the rows leave of each column."""
-        return self.region.limit
-
-    @cached_property
-    def cost(self) -> FloatArray:
-        """What one unit of each column adds to the total."""
-        return self.region.levels.T @ self.weight
-
-    def column_parts(self) -> Iterator[ColumnPart]:
-        """All columns, block by block."""
-        return parts_of(self)
-
-    def _behind(self) -> Iterator[ColumnPart]:
-        return iter(())
-
-    def row_parts(self) -> Iterator[RowPart]:
-        """All rows, block by block."""
-        return rows_of(self.row_lower, self.row_upper)
-
-    def _transpose_product(self, y: FloatArray, sign: float) -> TransposeProduct:
-        time, prices = (y[rows.slice] for rows in self.rows)
-        return TransposeProduct.at(
-            self.region.classes, time, prices, None, np.zeros(0), np.zeros(0)
+def _from_zero(start: int, most: FloatArray, cost: FloatArray) -> Iterator[ColumnPart]:
+    """Columns x >= 0 from a first one on, with implied upper bounds."""
+    for part in blocks(len(most)):
+        zero, endless = (
+            constant(bound, part.stop - part.start, np.float64) for bound in (0.0, np.inf)
         )
-
-    def largest_in_rows(self, factor: FloatArray) -> FloatArray:
-        """Largest entry of each row,
-        of |A| with each column multiplied by a factor of at least 0.
-        """
-        return self._largest(factor)
+        at = slice(start + part.start, start + part.stop)
+        yield ColumnPart(at, zero, endless, zero, most[part], cost[part])

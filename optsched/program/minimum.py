@@ -63,9 +63,9 @@ class Minimum(Utility):
     def without_matrix(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> LinearForm:
-        from optsched.program.linear_form import SmallestLevelForm  # small programs have a matrix
+        from optsched.program.linear_form import AllocationForm  # small programs have a matrix
 
-        return SmallestLevelForm(R)
+        return AllocationForm.smallest_level(R)
 
     def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:
         """levels @ x >= n value, a row per class; the values may differ."""

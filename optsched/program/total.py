@@ -13,7 +13,7 @@ from optsched.errors import UsageError
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.linear import LinearProgram
-from optsched.program.linear_form import LinearForm, LinearTotalForm, TangentForm
+from optsched.program.linear_form import AllocationForm, LinearForm
 from optsched.program.side_rows import SameWords, SideRows
 from optsched.program.utility import Utility
 
@@ -149,10 +149,11 @@ class Total(Utility):
     ) -> LinearForm:
         size = R.classes.count * self.weight
         if not self.conic:
-            return LinearTotalForm(R, self.weight)
+            return AllocationForm(R, np.zeros(0), self.weight)
         v = self.touching(R, x, duals)
         slope = self.slope(v)
-        return TangentForm(R, size * slope, float(size @ (self.f(v) - slope * v)))
+        constant = float(size @ (self.f(v) - slope * v))
+        return AllocationForm(R, size * slope, offset=constant)
 
     def to_conic(self, R: FeasibleRegion) -> ConicProgram:
         """One exponential or power cone per class:

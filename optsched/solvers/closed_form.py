@@ -1,6 +1,4 @@
-"""What replaces a back-end where an optimum
-and its proof are written down without one.
-"""
+"""What stands in the record of a solution in the place of a back-end where none was needed."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from optsched.solvers.base import Capability, Session, Solver
 
 
 class ClosedForm(Solver):
-    """Not a back-end that can be asked for:
-    the solver of answers that need none, in their record.
-    """
+    """An optimum and its proof that were written down without a solver; nobody can ask for it."""
 
     name = "closed form"
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
@@ -25,4 +21,10 @@ class ClosedForm(Solver):
 
     def open(self, program: LinearArrays) -> Session:
         """Refused: it takes no programs."""
-        raise SolverUnavailable("a closed form takes no programs")
+        raise SolverUnavailable(f"solver {self.name} takes no programs")
+
+
+class Enumeration(ClosedForm):
+    """All points that may be better were enumerated (`optsched.solving.knapsack_search`)."""
+
+    name = "enumeration"

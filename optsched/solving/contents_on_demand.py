@@ -117,7 +117,7 @@ class _Generation:
         """Of fractions; a solver's bounds are none of all contents, so it runs in silence."""
         engine = self._engine
         limits = replace(engine.limits_left(), on_progress=None, options={}, gap=None, work=None)
-        return engine.record(session.run(limits), session.arrays.shape)
+        return engine.run_within(session, limits)
 
     def _prove_alone(self, alone: LinearArrays) -> None:
         """The bound of the program without its space."""

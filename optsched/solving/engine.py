@@ -279,7 +279,7 @@ class Engine(SolverRuns):
                 break
             session.set_bounds(lower, upper)
             session.set_start(point)
-            values = self.record(session.run(self._limits_of_a_core()))
+            values = self.run_within(session, self._limits_of_a_core())
             self.by_clock |= values.termination in BY_CLOCK
             if values.termination is Termination.INTERRUPTED:
                 return replace(values, x=point, objective=None, bound=None)
@@ -386,7 +386,7 @@ class Engine(SolverRuns):
         limits = self.limits_left()
         seconds = None if limits.time is None else BRIEF_SHARE * limits.time
         brief = replace(limits, time=seconds, work=BRIEF_NODES)
-        values = self.record(session.run(brief), session.arrays.shape)
+        values = self.run_within(session, brief)
         by_clock = values.termination is Termination.TIME_LIMIT
         if by_clock or values.termination is Termination.WORK_LIMIT:  # neither is the user's limit
             words = "a few nodes of branch and bound"
@@ -399,7 +399,7 @@ class Engine(SolverRuns):
 
     def _enumerate_knapsack(self, program: AllocationProgram) -> Outcome:
         """A knapsack by how many items are taken; the next solver starts from its best point."""
-        from optsched.solvers.enumeration import Enumeration  # few programs are knapsacks
+        from optsched.solvers.closed_form import Enumeration  # few programs are knapsacks
         from optsched.solving.knapsack_search import KnapsackItems, KnapsackSearch, NumberOfItems
 
         items = KnapsackItems.of(program)
@@ -414,7 +414,7 @@ class Engine(SolverRuns):
 
         def relaxed(number: int | None) -> Values:
             session.set_rows(*numbered.sides(number))
-            return self.record(session.run(silent), session.arrays.shape)
+            return self.run_within(session, silent)
 
         told = None
 
@@ -462,7 +462,7 @@ class Engine(SolverRuns):
         arrays = self.build(lambda: program.to_linear().arrays)
         session = self.open(arrays.relaxed())
         limits = replace(self.limits_left(), gap=None, work=None, on_progress=None)
-        values = self.record(session.run(limits), session.arrays.shape)
+        values = self.run_within(session, limits)
         by_clock = values.termination in BY_CLOCK
         nothing = Values(
             Termination.IMPRECISE,
@@ -631,7 +631,7 @@ class Engine(SolverRuns):
             return certified_allocation(self, easier, values, values.y, matrix=bool(easier.side))
         arrays = self.build(lambda: easier.to_linear().arrays)
         session = self.open(arrays, None, None, easier.classes)
-        values = self.record(session.run(limits), session.arrays.shape)
+        values = self.run_within(session, limits)
         if values.x is None or values.termination in NO_OPTIMUM:
             return nothing_found(self, replace(values, x=None))
         return certified_allocation(self, easier, values, values.y, arrays)

@@ -49,7 +49,10 @@ def solve_in_parts(engine: Engine, program: AllocationProgram, part: IntArray) -
         log.info("part %d of %d: %s", number + 1, partition.parts, outcome.status)
         if outcome.x is None:
             return _nothing(engine, program, outcome, number)
-    return SolvedProgram(program, _joined(engine, partition, outcomes), notes=_notes(partition))
+    note = (
+        f"solved in {partition.parts} parts, which loses at most the gap to the bound of the whole"
+    )
+    return SolvedProgram(program, _joined(engine, partition, outcomes), notes=(note,))
 
 
 def _solved(engine: Engine, shared: tuple[ProgramParts, FloatArray | None], number: int) -> Outcome:
@@ -62,7 +65,7 @@ def _solved(engine: Engine, shared: tuple[ProgramParts, FloatArray | None], numb
 
 def _joined(engine: Engine, partition: ProgramParts, outcomes: list[Outcome]) -> Outcome:
     """The optima of all parts as a point of the whole, certified there."""
-    x = partition.joined([_point(outcome) for outcome in outcomes])
+    x = partition.joined([outcome.x for outcome in outcomes if outcome.x is not None])
     duals = [outcome.duals for outcome in outcomes if outcome.duals is not None]
     y = None
     if len(duals) == len(outcomes):
@@ -79,11 +82,6 @@ def _rows_of(
     """Duals of the rows of the whole, at the mean prices of the parts."""
     program = partition.program
     return duals_at(program, partition.joined_duals(duals), program.value(x)).rows(program)
-
-
-def _point(outcome: Outcome) -> FloatArray:
-    assert outcome.x is not None
-    return outcome.x
 
 
 def _end(outcomes: list[Outcome]) -> Termination:
@@ -104,9 +102,3 @@ def _nothing(
         f"part {number + 1} found no allocation ({outcome.status}), which says nothing of the whole"
     )
     return SolvedProgram(program, found, notes=(words,))
-
-
-def _notes(partition: ProgramParts) -> tuple[str, ...]:
-    return (
-        f"solved in {partition.parts} parts, which loses at most the gap to the bound of the whole",
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from optsched.arrays import FloatArray
@@ -88,6 +88,10 @@ class Outcome(Displayed):
         if self.status is Status.INFEASIBLE:
             return self.certificate.proof == "claimed"
         return self.bound is not None and self.bound_source == "solver"
+
+    def without_bound(self) -> Outcome:
+        """The same without its bound and the duals that prove it."""
+        return replace(self, bound=None, bound_source="none", duals=None)
 
 
 class SolvedProgram(NamedTuple):

@@ -388,13 +388,10 @@ def _some_time_for_all(engine: Engine, own: SolvedProgram) -> Outcome:
 def _without_plan(outcome: Outcome) -> Outcome:
     """The outcome without its point, which leaves a job without any time: no plan ends then."""
     return replace(
-        outcome,
+        outcome.without_bound(),
         values=replace(outcome.values, termination=Termination.IMPRECISE),
         x=None,
         value=None,
-        bound=None,
-        bound_source="none",
-        duals=None,
         certificate=Certificate(True, "none", {}),
         status=Status.LIMIT,
     )

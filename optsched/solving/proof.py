@@ -161,7 +161,7 @@ def better_point(
         session = engine.open(cut_off(arrays, outcome.value, margin), name)
         # Options are those of the other solver, and with a gap this one may miss the better point.
         limits = replace(engine.limits_left(), options={}, gap=None)
-        values = engine.record(session.run(limits), session.arrays.shape)
+        values = engine.run_within(session, limits)
     finally:
         # The record names the solver of the incumbent, not the one that looks for a better point.
         engine.solver, engine.reason, engine.chosen = asked, reason, chosen

@@ -339,9 +339,13 @@ class SolverRuns:
 
     def run(self, session: Session) -> Values:
         """Run a session within what is left of the budget."""
-        values = self.record(session.run(self.limits_left()), session.arrays.shape)
+        values = self.run_within(session, self.limits_left())
         self.bases.end(session, values)
         return values
+
+    def run_within(self, session: Session, limits: Limits) -> Values:
+        """Run a session within limits of its own; the basis of the first run stays as it is."""
+        return self.record(session.run(limits), session.arrays.shape)
 
     def tell(
         self,

@@ -43,7 +43,7 @@ from optsched.solution.plan import (
 from optsched.solution.stage import Stage
 from optsched.solvers import Capability
 from optsched.solvers.closed_form import ClosedForm
-from optsched.solving.attempts import Attempts, attempt
+from optsched.solving.attempts import attempt, is_better
 from optsched.solving.certify import (
     certified_known,
     certified_linear,
@@ -185,7 +185,7 @@ def _balanced(
 
     session = engine.open(arrays.relaxed())
     silent = replace(engine.limits_left(), gap=None, on_progress=None)
-    values = engine.record(session.run(silent), session.arrays.shape)
+    values = engine.run_within(session, silent)
     bound = None if values.y is None else dual_bound(arrays, values.y)
     if values.y is None or bound is None:
         return point
@@ -264,15 +264,10 @@ def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) 
 
 def _without_bound(outcome: Outcome) -> Outcome:
     """An outcome whose duals are of no use: whoever checks it builds the whole program, with other rows."""
-    own = {name: off for name, off in outcome.certificate.residuals.items() if name != "duals"}
-    return replace(
-        outcome,
-        bound=None,
-        bound_source="none",
-        duals=None,
-        certificate=replace(outcome.certificate, proof="none", residuals=own),
-        status=Status.FEASIBLE,
-    )
+    certificate = outcome.certificate
+    of_point = {name: off for name, off in certificate.residuals.items() if name != "duals"}
+    certificate = replace(certificate, proof="none", residuals=of_point)
+    return replace(outcome.without_bound(), certificate=certificate, status=Status.FEASIBLE)
 
 
 def _by_parts(
@@ -375,7 +370,6 @@ def _best_schedule(
     """The better of the schedules of a point and of the witness; of no point, the witness."""
     x = outcome.x
     slices = partial(convenience("LinearPlan.slices"), engine, plan.classes)
-    better = Attempts(plan.program.arrays.maximise).better
     best: SolvedProgram | None = None
     ways: list[tuple[str, Callable[[], Schedule | None]]] = [(BY_RULE, relaxation.witness)]
     if x is not None:
@@ -387,7 +381,9 @@ def _best_schedule(
         found = _of_schedule(engine, plan, outcome, schedule)
         optimal = found.status is Status.OPTIMAL
         note = FILLED if way == REALISED and not optimal else way
-        if found.certificate.ok and (best is None or better(found, best.outcome)):
+        if found.certificate.ok and (
+            best is None or is_better(found, best.outcome, plan.program.arrays.maximise)
+        ):
             best = SolvedProgram(plan, found, schedule, notes=(note,))
         if optimal:
             break
@@ -420,8 +416,7 @@ def _merged(engine: Engine, plan: LinearPlan, found: SolvedProgram) -> SolvedPro
     """
     if found.schedule is None or found.outcome.status is Status.INFEASIBLE:
         return found._replace(program=plan)
-    unproven = replace(found.outcome, bound=None, bound_source="none", duals=None)
-    outcome = _of_schedule(engine, plan, unproven, found.schedule)
+    outcome = _of_schedule(engine, plan, found.outcome.without_bound(), found.schedule)
     return found._replace(program=plan, outcome=outcome)
 
 
@@ -430,7 +425,7 @@ def _of_schedule(engine: Engine, plan: LinearPlan, outcome: Outcome, schedule: S
     arrays, point = plan.program.arrays, plan.complete(schedule)
     value, noise = arrays.objective(point), noise_at(arrays, point)
     if outcome.bound is not None and contradicts(outcome.bound, value, arrays.maximise, noise):
-        outcome = replace(outcome, bound=None, bound_source="none", duals=None)
+        outcome = outcome.without_bound()
     bound = outcome.bound
     proof = "none" if bound is None else outcome.certificate.proof
     certificate = plan.certify(schedule, value, proof)
@@ -533,7 +528,7 @@ def _run_later(
     try:
         session = engine.open(arrays, solver, start=later.complete(schedule))
         limits = replace(limits, work=work, gap=None, on_progress=None)
-        return engine.record(session.run(limits), session.arrays.shape)
+        return engine.run_within(session, limits)
     except (SolverCrashed, SolverUnavailable) as error:
         # CP-SAT takes the program of the value, but not one with continuous columns
         why = "broke down" if isinstance(error, SolverCrashed) else "does not take their program"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -235,63 +235,51 @@ class _LinearRuns(_Runs):
             self.session = self.engine.open(
                 first, self.solver, classes=self.program.classes, prefer=prefer
             )
-        number, values = _farthest(self, self.session, filling, path)
-        return number, values, self.session.arrays
+        # The rise ends in one of the segments low, ..., high - 1.
+        low, high, number, step = 0, len(path.breaks), 0, 1
+        while True:
+            values = self._run(partial(filling.segment, path, number))
+            if values.termination in (*STOPPED, Termination.IMPRECISE):
+                return number, values, self.session.arrays
+            start, end = path.segment(number)
+            rise = -np.inf
+            if values.x is not None and values.termination not in NO_OPTIMUM:
+                rise = float(values.x[self.program.classes.columns])
+            # The levels at the start of the segment are kept: an answer if the next run is stopped.
+            if rise >= 0.0:
+                self.reached = values
+            if rise == -np.inf and number == low and filling.loose < LOOSEST:
+                # The solver met the levels of earlier stages less closely than the slack of its rows.
+                filling.loose *= 10.0
+                continue
+            # Not even the start of the segment is reached: the rise ends before it.
+            if number > low and rise < -REACHED:
+                high = number
+            # The rise goes to the end of the segment, and so perhaps beyond.
+            elif number + 1 < high and rise * end >= (end - start) * (1.0 - REACHED):
+                low = number + 1
+            else:
+                return number, values, self.session.arrays
+            # Steps double until a segment is beyond the rise; then the interval is halved.
+            if high == len(path.breaks):
+                step = min(2 * step, high - low)
+                number = min(low + step - 1, high - 1)
+            else:
+                number = (low + high) // 2
 
     def last(self, filling: Filling) -> Values:
-        assert self.session is not None
-        return _last(self.engine, self.session, filling)
-
-
-def _farthest(
-    runs: _LinearRuns, session: Session, filling: Filling, path: Path
-) -> tuple[int, Values]:
-    """The segment in which the rise ends, and its optimum:
-    first by growing steps, then by halving.
-    """
-    engine = runs.engine
-    # The rise ends in one of the segments low, ..., high - 1.
-    low, high, number, step = 0, len(path.breaks), 0, 1
-    while True:
-        session.become(engine.build(lambda at=number: filling.segment(path, at)))  # type: ignore[misc]
-        values = engine.run(session)
-        if values.termination in (*STOPPED, Termination.IMPRECISE):
-            return number, values
-        start, end = path.segment(number)
-        nothing = values.x is None or values.termination in NO_OPTIMUM
-        rise = (
-            -np.inf
-            if nothing or values.x is None
-            else float(values.x[filling.program.classes.columns])
-        )
-        # The levels at the start of the segment are kept: an answer if the next run is stopped.
-        if rise >= 0.0:
-            runs.reached = values
-        if nothing and number == low and filling.loose < LOOSEST:
-            # The solver met the levels of the stages before less closely than the slack of its rows.
+        """The last program; looser where a solver finds nothing, certified as if it were not."""
+        while True:
+            values = self._run(filling.last)
+            if values.termination not in NO_OPTIMUM or filling.loose >= LOOSEST:
+                return values
             filling.loose *= 10.0
-            continue
-        # Not even the start of the segment is reached: the rise ends before it.
-        if number > low and rise < -REACHED:
-            high = number
-        # The rise goes to the end of the segment, and so perhaps beyond.
-        elif number + 1 < high and rise * end >= (end - start) * (1.0 - REACHED):
-            low = number + 1
-        else:
-            return number, values
-        # Steps double until a segment is beyond the rise; from then on the interval is halved.
-        step = min(2 * step, high - low) if high == len(path.breaks) else max((high - low) // 2, 1)
-        number = min(low + step - 1, high - 1) if high == len(path.breaks) else (low + high) // 2
 
-
-def _last(engine: Engine, session: Session, filling: Filling) -> Values:
-    """The last program; looser where a solver finds nothing, certified as if it were not."""
-    while True:
-        session.become(engine.build(filling.last))
-        values = engine.run(session)
-        if values.termination not in NO_OPTIMUM or filling.loose >= LOOSEST:
-            return values
-        filling.loose *= 10.0
+    def _run(self, program: Callable[[], LinearArrays]) -> Values:
+        """Change the program of the session, and run it."""
+        assert self.session is not None
+        self.session.become(self.engine.build(program))
+        return self.engine.run(self.session)
 
 
 def _duals(engine: Engine, values: Values, arrays: LinearArrays) -> FloatArray:

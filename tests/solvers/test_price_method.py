@@ -378,10 +378,10 @@ def test_a_wrong_point_or_wrong_prices_fail_the_certificate() -> None:
 
 
 def test_the_form_without_a_matrix_is_that_of_the_lowered_program() -> None:
-    from optsched.program.linear_form import SmallestLevelForm
+    from optsched.program.linear_form import AllocationForm
 
     program = drawn(13)
-    form, arrays = SmallestLevelForm(program), program.to_linear().arrays
+    form, arrays = AllocationForm.smallest_level(program), program.to_linear().arrays
     random = np.random.default_rng(3)
     x, y = random.random(arrays.shape[1]), random.normal(size=arrays.shape[0])
     for ours, theirs in (

@@ -45,7 +45,7 @@ def test_each_sweep_does_what_numpy_does_before_it_is_compiled(
 ) -> None:
     """Two chunks of classes, the second of them not full."""
     monkeypatch.setattr(steps_compiled, "CHUNK", 8)
-    monkeypatch.setattr(steps_compiled, "compiler", lambda **_: lambda function: function)
+    monkeypatch.setattr(compiling, "compiler", lambda **_: lambda function: function)
     check_against_numpy(steps_compiled.compiled.__wrapped__(), 11, wide)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 log = logging.getLogger("optsched")
@@ -12,6 +13,14 @@ COMPILED = 4_000_000
 """Entries of a level table from which compiled sweeps pay: a million jobs on four pools. A new
 process takes 1 to 2 s to load numba and them, which they win back from there on. The size alone
 decides, so that an answer does not depend on what a process solved before."""
+
+
+def compiled_by_name(*sweeps: Callable[..., Any], **options: Any) -> SimpleNamespace | None:
+    """The compiled functions, each under its name without the underscore; None without numba."""
+    made = compiler(**options)
+    if made is None:
+        return None
+    return SimpleNamespace(**{sweep.__name__[1:]: made(sweep) for sweep in sweeps})
 
 
 def compiler(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:

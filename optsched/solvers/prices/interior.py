@@ -201,8 +201,56 @@ def balance_of(
     return Balance(time, prices, slope, rent, value, bound, scale)
 
 
-class Interior:
-    """One search.
+class InteriorSearch:
+    """What the searches of interior methods have in common: the point, and where it starts.
+
+    Parameters
+    ----------
+    goods : Goods
+    level : FloatArray, shape (K, w)
+        a.
+    stop : callable or None
+        Called between steps with value and bound; true ends the search.
+    fast : bool
+        Compile the sweeps, where that is possible, however few classes there are.
+    """
+
+    def __init__(
+        self,
+        goods: Goods,
+        level: FloatArray,
+        stop: Callable[[float, float], bool] | None,
+        fast: bool = False,
+    ) -> None:
+        self.goods, self._stop = goods, stop
+        self.a = np.ascontiguousarray(level.T)
+        self.capacity, self.weight = goods.market.capacity, goods.weight
+        large = fast or level.size >= compiling.COMPILED
+        self._sweeps: Any = (compiled() if large else None) or steps
+
+    def _start_evenly(self) -> FloatArray:
+        """Spend half of the time, evenly, and of scarce goods half of the capacity; the levels."""
+        is_open, goods = self.a > 0, self.goods
+        even = is_open * (0.5 / is_open.sum(axis=0))
+        self.x = np.ascontiguousarray(even * goods.room(2.0 * goods.used(even.T)).T)
+        # What is left of time and capacity: strictly above 0, as half of them is given out.
+        self.s = 1.0 - self.x.sum(axis=0)
+        self.c = self.capacity - goods.used(self.x.T)
+        return np.asarray(np.einsum("jk,jk->k", self.a, self.x))
+
+    def _start_products(self) -> None:
+        """Choose u, p and z so that all products are ``unit``; make room for steps."""
+        self.unit_good = self.unit * float(self.weight.sum()) / len(self.capacity)
+        self.u, self.p = self.unit / self.s, self.unit_good / self.c
+        self.z = np.divide(self.unit, self.x, out=np.ones_like(self.x), where=self.a > 0)
+        shape = self.x.shape
+        self._dx, self._dz, self._cross = np.zeros(shape), np.zeros(shape), np.empty(shape)
+        self.tau, self.spent, self._rise = np.empty((3, shape[1]))
+        self._columns = np.empty((8, shape[1]))
+
+
+class Interior(InteriorSearch):
+    """One search for the largest sum of concave utilities.
 
     Parameters
     ----------
@@ -210,10 +258,8 @@ class Interior:
     level : FloatArray, shape (K, w)
         a, each row with the maximum 1.
     curve : Curve
-    stop : callable, optional
-        Called between steps with value and bound; true ends the search.
-    fast : bool, optional
-        Compile the sweeps, where that is possible, however few classes there are.
+    stop, fast
+        As of `InteriorSearch`.
     """
 
     def __init__(
@@ -224,12 +270,8 @@ class Interior:
         stop: Callable[[float, float], bool] | None = None,
         fast: bool = False,
     ) -> None:
-        self.goods, self.curve, self._stop = goods, curve, stop
-        self.a = np.ascontiguousarray(level.T)
-        self.capacity, self.weight = goods.market.capacity, goods.weight
-        self.steps = 0
-        large = fast or level.size >= compiling.COMPILED
-        self._sweeps: Any = (compiled() if large else None) or steps
+        super().__init__(goods, level, stop, fast)
+        self.curve, self.steps = curve, 0
 
     def run(self) -> Balance:
         """Step until the gap is closed, or gets no smaller."""
@@ -291,37 +333,23 @@ class Interior:
         return Balance(time, np.zeros_like(self.capacity), slope, slope, value, value, scale)
 
     def _starting_point(self) -> None:
-        """Half of the time, evenly, and of what is scarce half of the capacity;
-        all products are ``unit``.
-        """
-        is_open = self.a > 0
-        places = is_open.sum(axis=0)
-        even = is_open * (0.5 / places)
-        self.x = np.ascontiguousarray(even * self.goods.room(2.0 * self.goods.used(even.T)).T)
-        # What is left of time and capacity: strictly above 0, as half of them is given out.
-        self.s = 1.0 - self.x.sum(axis=0)
-        self.c = self.capacity - self.goods.used(self.x.T)
-        level = np.einsum("jk,jk->k", self.a, self.x)
+        """An even point, whose products are all ``unit``."""
+        level = self._start_evenly()
         self.y = self.curve.slope(level)
         members = float(self.weight.sum())
         self.unit = FIRST * float(self.weight @ (self.y * level)) / members
-        self.unit_good = self.unit * members / len(self.capacity)
-        self.u, self.p = self.unit / self.s, self.unit_good / self.c
-        self.z = np.divide(self.unit, self.x, out=np.ones_like(self.x), where=is_open)
+        self._start_products()
         k, floor = self.curve.floored
         self.floors = FloorSteps(k, floor, level[k], self.weight[k], self.unit)
         self._floored = Curve(self.curve.size[k], self.curve.exponent, floor)
         self.y[k] += self.floors.worth
         floored = float(self.weight[k].sum())
-        self.pairs = self.unit * (float(self.weight @ places) + 2.0 * members + floored)
-        shape, classes = self.x.shape, len(self.y)
-        self._dx, self._dz, self._cross = np.zeros(shape), np.zeros(shape), np.empty(shape)
+        places = float(self.weight @ (self.a > 0).sum(axis=0))
+        self.pairs = self.unit * (places + 2.0 * members + floored)
         self._in_sweep = self.goods.market.good is not None and len(self.a) <= WIDE
         # Sweeps that sum up the systems themselves fill no tables.
-        table = (0, 0) if self._in_sweep else shape
+        table = (0, 0) if self._in_sweep else self.x.shape
         self._spread, self._tilt, self._taken = (np.empty(table) for _ in range(3))
-        self.tau, self.spent, self._rise = (np.empty(classes) for _ in range(3))
-        self._columns = np.empty((8, classes))
         self._log_slope = np.log(self.y / self.curve.size)
 
     def _evaluate(self, length: float) -> None:

@@ -22,17 +22,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.solvers.prices import compiling, steps
 from optsched.solvers.prices.cutting_planes import EXACT
-from optsched.solvers.prices.goods import Goods
+from optsched.solvers.prices.interior import InteriorSearch
 from optsched.solvers.prices.price_system import price_system, step_to_boundary
-from optsched.solvers.prices.steps_compiled import compiled
-from optsched.solvers.prices.watch import StopRule
 
 log = logging.getLogger("optsched")
 
@@ -67,7 +63,7 @@ class MinimumBalance:
         return self.bound / self.value - 1.0 if self.value > 0 else np.inf
 
 
-class InteriorMinimum:
+class InteriorMinimum(InteriorSearch):
     """One search.
 
     Parameters
@@ -78,12 +74,6 @@ class InteriorMinimum:
     stop : StopRule or None
         Called between steps with value and bound; true ends the search.
     """
-
-    def __init__(self, goods: Goods, level: FloatArray, stop: StopRule | None) -> None:
-        self.goods, self._stop = goods, stop
-        self.a = np.ascontiguousarray(level.T)
-        self.capacity, self.weight = goods.market.capacity, goods.weight
-        self._sweeps: Any = (compiled() if level.size >= compiling.COMPILED else None) or steps
 
     def run(self) -> MinimumBalance:
         """Step until the gap is closed, or gets no smaller."""
@@ -109,27 +99,15 @@ class InteriorMinimum:
         """Half of the time, evenly, and of what is scarce half of the capacity;
         half of the smallest level, and all products ``unit``.
         """
-        a, goods, weight = self.a, self.goods, self.weight
-        is_open = a > 0
-        places = is_open.sum(axis=0)
-        even = is_open * (0.5 / places)
-        self.x = np.ascontiguousarray(even * goods.room(2.0 * goods.used(even.T)).T)
-        self.s = 1.0 - self.x.sum(axis=0)
-        self.c = self.capacity - goods.used(self.x.T)
-        level = np.einsum("jk,jk->k", a, self.x)
+        weight, level = self.weight, self._start_evenly()
         self.t = 0.5 * float(level.min())
         self.v = level - self.t
         members = float(weight.sum())
         self.unit = 1.0 / float((weight / self.v).sum())
-        self.unit_good = self.unit * members / len(self.capacity)
-        self.y, self.u, self.p = self.unit / self.v, self.unit / self.s, self.unit_good / self.c
-        self.z = np.divide(self.unit, self.x, out=np.ones_like(self.x), where=is_open)
-        self.pairs = float(weight @ places) + 3.0 * members
-        shape, classes = a.shape, len(weight)
-        self._dx, self._dz = np.zeros(shape), np.zeros(shape)
-        self._cross, self._spread, self._tilt, self._taken, self._aimed = np.empty((5, *shape))
-        self.tau, self.spent, self._rise = np.empty((3, classes))
-        self._columns = np.empty((8, classes))
+        self.y = self.unit / self.v
+        self._start_products()
+        self.pairs = float(weight @ (self.a > 0).sum(axis=0)) + 3.0 * members
+        self._spread, self._tilt, self._taken, self._aimed = np.empty((4, *self.a.shape))
 
     def _evaluate(self, length: float) -> None:
         """Take so much of the step of x and z, and see what the point is worth."""

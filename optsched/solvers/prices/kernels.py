@@ -4,45 +4,26 @@ compiled where numba is installed (the extra ``fast``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from optsched.solvers.prices import compiling
-from optsched.solvers.prices.compiling import compiler
+from optsched.solvers.prices.compiling import compiled_by_name
 
 
-@dataclass(frozen=True)
-class Sweeps:
-    """The compiled sweeps.
-
-    They are those of `Oracle.ask`, `PinnedPoint.totals`, `Market.worth` and the layout of a market, and
-    the two of `optsched.solvers.prices.polish.PinnedClasses`.
-    """
-
-    walk: Callable[..., tuple[float, float]]
-    pin: Callable[..., None]
-    stand: Callable[..., float]
-    spread: Callable[..., None]
-    reach: Callable[..., float]
-    lay_out: Callable[..., bool]
-
-
-def sweeps_for(entries: int) -> Sweeps | None:
+def sweeps_for(entries: int) -> SimpleNamespace | None:
     """The compiled sweeps for a table of so many entries; None where numpy will do."""
     return compiled() if entries >= compiling.COMPILED else None
 
 
 @cache
-def compiled() -> Sweeps | None:
-    """The compiled sweeps, or None without numba."""
-    made = compiler(fastmath={"contract", "nsz"}, error_model="numpy")
-    return None if made is None else Sweeps(
-        made(_walk), made(_pin), made(_stand), made(_spread), made(_reach), made(_lay_out)
-    )  # fmt: skip
+def compiled() -> SimpleNamespace | None:
+    """The compiled sweeps by name, or None without numba."""
+    sweeps = (_walk, _pin, _stand, _spread, _reach, _lay_out)
+    return compiled_by_name(*sweeps, fastmath={"contract", "nsz"}, error_model="numpy")
 
 
 def _walk(

@@ -8,6 +8,7 @@ t. All of them together are R numbers: what they hold is alpha + beta t.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +16,6 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.program.arrays import LinearArrays
 from optsched.solution.values import BASIC, LOWER, UPPER, Basis
-from optsched.solvers.prices.kernels import Sweeps
 from optsched.solvers.prices.market import Market, PinnedDemand, PinnedPoint, Places
 from optsched.solvers.prices.oracle import Oracle
 from optsched.solvers.prices.programs import least_in_rows, maximum, optimum
@@ -50,7 +50,8 @@ class PinnedClasses:
     Attributes
     ----------
     market : Market
-    sweeps : Sweeps or None
+    sweeps : SimpleNamespace or None
+        The compiled ones (`kernels`).
     free : IntArray
     mask : BoolArray, shape (K,)
         False for the free ones.
@@ -60,7 +61,7 @@ class PinnedClasses:
     """
 
     market: Market
-    sweeps: Sweeps | None
+    sweeps: SimpleNamespace | None
     free: IntArray
     mask: BoolArray
     lower: Places

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.solvers.prices.compiling import compiler
+from optsched.solvers.prices.compiling import compiled_by_name
 
 CHUNK = 256
 """Classes whose sums are collected before they are added to the totals."""
@@ -21,11 +21,8 @@ CHUNK = 256
 @cache
 def compiled() -> SimpleNamespace | None:
     """The compiled sweeps, under the names that they have in numpy; None without numba."""
-    made = compiler(fastmath={"contract", "nsz"}, error_model="numpy")
-    if made is None:
-        return None
     sweeps = (_advance, _weigh, _look_ahead, _complete)
-    return SimpleNamespace(**{sweep.__name__[1:]: made(sweep) for sweep in sweeps})
+    return compiled_by_name(*sweeps, fastmath={"contract", "nsz"}, error_model="numpy")
 
 
 def _advance(
