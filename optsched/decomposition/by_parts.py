@@ -114,9 +114,9 @@ class _PartsOfProgram:
         couples = np.concatenate(
             [np.full(len(block), block.name in parts.coupling) for block in arrays.rows]
         )
-        self.coupling, self.own = arrays.by_rows[couples], arrays.by_rows[~couples]
+        self.coupling, self.inner = arrays.by_rows[couples], arrays.by_rows[~couples]
         lower, upper = arrays.row_lower, arrays.row_upper
-        self.own_lower, self.own_upper = lower[~couples], upper[~couples]
+        self.inner_lower, self.inner_upper = lower[~couples], upper[~couples]
         self.master = Master.of(
             lower[couples],
             upper[couples],
@@ -149,11 +149,11 @@ class _PartsOfProgram:
 
     def _broken(self, point: FloatArray) -> BoolArray:
         """Mask of parts whose rows a point violates."""
-        activity = self.own @ point
-        off = np.maximum(self.own_lower - activity, activity - self.own_upper)
+        activity = self.inner @ point
+        off = np.maximum(self.inner_lower - activity, activity - self.inner_upper)
         # Rows of a part that is 0 in the point are checked too.
         wrong = off > BROKEN * np.maximum(1.0, np.abs(activity))
-        rows = self.own[wrong]
+        rows = self.inner[wrong]
         return mask_of(self.parts.part[rows.indices], len(self.parts.required))
 
     def point_of(self, found: Decomposition) -> FloatArray:

@@ -213,15 +213,15 @@ class AgentKnapsacks(NamedTuple):
         """The knapsacks of the agents of an assignment."""
         there = assignment.column >= 0
         size, room = np.zeros(there.shape, np.int64), np.zeros(len(there), np.int64)
-        for agent, mine in enumerate(there):
-            use = assignment.use[agent][mine]
+        for agent, jobs in enumerate(there):
+            use = assignment.use[agent][jobs]
             # More room than for all jobs is not used
             most = min(float(assignment.room[agent]), float(use.sum()))
             unit, least = common_unit(use), most * len(use) / KNAPSACK_CELLS
             exact = unit is not None and unit >= least
             unit = unit if unit is not None and exact else max(least, ROUNDING)
             units = use / unit
-            size[agent, mine] = np.round(units) if exact else np.floor(units - ROUNDING).clip(0)
+            size[agent, jobs] = np.round(units) if exact else np.floor(units - ROUNDING).clip(0)
             room[agent] = np.floor(most / unit + ROUNDING * max(1.0, most / unit))
         return cls(there, size, room)
 
@@ -234,9 +234,9 @@ class AgentKnapsacks(NamedTuple):
     def losses(self, worth: FloatArray) -> FloatArray:
         """By how much its maximum falls if an agent must take a job, shape (agents, jobs)."""
         loss = np.full(worth.shape, np.inf)
-        for agent, mine in enumerate(self.there):
-            given = worth[agent, mine], self.size[agent, mine], int(self.room[agent])
-            loss[agent, mine] = losses_of_items(*given)
+        for agent, jobs in enumerate(self.there):
+            given = worth[agent, jobs], self.size[agent, jobs], int(self.room[agent])
+            loss[agent, jobs] = losses_of_items(*given)
         return loss
 
 
@@ -286,18 +286,18 @@ class _Repair:
 
     def _turn(self, move: int, fullest: int) -> None:
         """The best move or swap of a job of an agent."""
-        mine = np.flatnonzero(self.agent == fullest)
-        moves, swaps = self._moves(move, fullest, mine), self._swaps(move, fullest, mine)
+        jobs = np.flatnonzero(self.agent == fullest)
+        moves, swaps = self._moves(move, fullest, jobs), self._swaps(move, fullest, jobs)
         back = move + TABU + move % 7
         least = min(moves.min(), swaps.min())
         if not np.isfinite(least):  # all have just moved
             return
         if moves.min() == least:
-            to, which = divmod(int(moves.argmin()), len(mine))
-            self._give(int(mine[which]), to, back)
+            to, which = divmod(int(moves.argmin()), len(jobs))
+            self._give(int(jobs[which]), to, back)
         else:
             which, other = divmod(int(swaps.argmin()), len(self.job))
-            self._give(int(mine[which]), int(self.agent[other]), back)
+            self._give(int(jobs[which]), int(self.agent[other]), back)
             self._give(other, fullest, back)
 
     def _give(self, job: int, to: int, back: int) -> None:
@@ -312,34 +312,36 @@ class _Repair:
         over: FloatArray = self.penalty[agent] * np.maximum(load - self.of.room[agent], 0.0)
         return over
 
-    def _moves(self, move: int, fullest: int, mine: IntArray) -> FloatArray:
+    def _moves(self, move: int, fullest: int, jobs: IntArray) -> FloatArray:
         """What a job of the agent costs elsewhere, shape (agents, its jobs)."""
         every = np.arange(self.of.agents)[:, np.newaxis]
-        load = self.load[:, np.newaxis] + self.of.use[:, mine]
-        less = self.load[fullest] - self.of.use[fullest, mine]
-        change: FloatArray = self.loss[:, mine] - self.loss[fullest, mine]
+        load = self.load[:, np.newaxis] + self.of.use[:, jobs]
+        less = self.load[fullest] - self.of.use[fullest, jobs]
+        change: FloatArray = self.loss[:, jobs] - self.loss[fullest, jobs]
         change += self._overload(every, load) - self._overload(every, self.load[:, np.newaxis])
         change += self._overload(np.array(fullest), less)
         change -= self._overload(np.array(fullest), self.load[fullest])
         change[fullest] = np.inf
-        change[self.until[:, mine] > move] = np.inf
+        change[self.until[:, jobs] > move] = np.inf
         return change
 
-    def _swaps(self, move: int, fullest: int, mine: IntArray) -> FloatArray:
+    def _swaps(self, move: int, fullest: int, jobs: IntArray) -> FloatArray:
         """What an exchange with a job of another agent costs, shape (jobs of this one, jobs)."""
         use, loss, agent = self.of.use, self.loss, self.agent
-        there, back = loss[agent[np.newaxis, :], mine[:, np.newaxis]], loss[fullest]
+        there, back = loss[agent[np.newaxis, :], jobs[:, np.newaxis]], loss[fullest]
         change: FloatArray = (
-            there + back - loss[fullest, mine][:, np.newaxis] - loss[agent, self.job]
+            there + back - loss[fullest, jobs][:, np.newaxis] - loss[agent, self.job]
         )
-        own = self.load[fullest] + use[fullest] - use[fullest, mine][:, np.newaxis]
-        other = (
-            self.load[agent] - use[agent, self.job] + use[agent[np.newaxis, :], mine[:, np.newaxis]]
+        fullest_load = self.load[fullest] + use[fullest] - use[fullest, jobs][:, np.newaxis]
+        other_load = (
+            self.load[agent] - use[agent, self.job] + use[agent[np.newaxis, :], jobs[:, np.newaxis]]
         )
-        change += self._overload(np.array(fullest), own) + self._overload(agent, other)
+        change += self._overload(np.array(fullest), fullest_load) + self._overload(
+            agent, other_load
+        )
         change -= self._overload(np.array(fullest), self.load[fullest])
         change -= self._overload(agent, self.load[agent])
         change[:, agent == fullest] = np.inf
         change[:, self.until[fullest] > move] = np.inf
-        change[self.until[agent[np.newaxis, :], mine[:, np.newaxis]] > move] = np.inf
+        change[self.until[agent[np.newaxis, :], jobs[:, np.newaxis]] > move] = np.inf
         return change

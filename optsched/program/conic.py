@@ -43,8 +43,8 @@ class LinearRows:
         from multipliers of the first rows of the cones.
         """
         y = np.zeros(self.count)
-        own = self.source >= 0
-        np.add.at(y, self.source[own], (self.sign * z[: len(self.source)])[own])
+        is_row = self.source >= 0
+        np.add.at(y, self.source[is_row], (self.sign * z[: len(self.source)])[is_row])
         return y if maximise else -y
 
 

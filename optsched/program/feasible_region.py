@@ -205,10 +205,10 @@ class FeasibleRegion:
         for rows in self.side:
             count = len(rows.upper)
             if rows.only_limit:
-                mine, limits = limits[:count], limits[count:]
+                of_rows, limits = limits[:count], limits[count:]
             else:
-                mine, floors = floors[:count], floors[count:]
-            parts.append(mine)
+                of_rows, floors = floors[:count], floors[count:]
+            parts.append(of_rows)
         return np.concatenate(parts)
 
     def limit_duals(self, y: FloatArray) -> FloatArray:
@@ -244,8 +244,8 @@ class FeasibleRegion:
         matrix, most = self.limit_rows.matrix, self.limit_rows.most
         use = matrix @ x
         for row in np.flatnonzero(use > most).tolist():
-            mine = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
-            smallest[mine] = np.minimum(smallest[mine], most[row] / use[row])
+            columns = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+            smallest[columns] = np.minimum(smallest[columns], most[row] / use[row])
         x = x * smallest
         return np.floor(x + 1e-9) if self.integral else x
 

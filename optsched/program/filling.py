@@ -178,12 +178,14 @@ class Filling:
             else np.zeros_like(self.alone)
         )
         self.mass = program.classes.count * self.utility.weight
-        own = np.where(
+        queue_rate = np.where(
             self.in_queue,
             self.utility.group_weight[group] if len(self.utility.queued) else 1.0,
             0.0,
         )
-        self.unit_rate = np.where(self.in_queue, own, self.utility.weight) / self.utility.gang
+        self.unit_rate = (
+            np.where(self.in_queue, queue_rate, self.utility.weight) / self.utility.gang
+        )
 
     @property
     def has_floors(self) -> bool:

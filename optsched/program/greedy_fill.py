@@ -65,11 +65,11 @@ def greedy_fill(
 def _copies(matrix: sp.csc_matrix, left: FloatArray, columns: IntArray) -> FloatArray:
     """How many jobs fit into what is left, in each column by itself."""
     copies = np.full(len(columns), np.inf)
-    mine = matrix[:, columns].tocoo()
+    uses = matrix[:, columns].tocoo()
     room = np.floor(
-        np.maximum(left[mine.row], 0.0) / np.maximum(mine.data, 1e-300) * (1 + ROUNDING)
+        np.maximum(left[uses.row], 0.0) / np.maximum(uses.data, 1e-300) * (1 + ROUNDING)
     )
-    np.minimum.at(copies, mine.col, np.where(mine.data > 0, room, np.inf))
+    np.minimum.at(copies, uses.col, np.where(uses.data > 0, room, np.inf))
     return copies
 
 
@@ -79,8 +79,8 @@ def _prefix(matrix: sp.csc_matrix, left: FloatArray, columns: IntArray, amount: 
     rows = sp.csr_matrix(matrix[:, columns] @ sp.diags_array(amount))
     rows.sort_indices()
     for row in np.flatnonzero(np.diff(rows.indptr)).tolist():
-        mine = slice(rows.indptr[row], rows.indptr[row + 1])
+        entries = slice(rows.indptr[row], rows.indptr[row + 1])
         # The first column at which this row is over full ends the prefix.
-        over = np.flatnonzero(np.cumsum(rows.data[mine]) > left[row] * (1 + ROUNDING))
-        fits = min(fits, int(rows.indices[mine][over[0]])) if len(over) else fits
+        over = np.flatnonzero(np.cumsum(rows.data[entries]) > left[row] * (1 + ROUNDING))
+        fits = min(fits, int(rows.indices[entries][over[0]])) if len(over) else fits
     return fits

@@ -90,11 +90,11 @@ class ProgramParts(Displayed):
     def of_column(self) -> IntArray:
         """Part of each column, shape (N,); `SHARED` between jobs of two parts."""
         C = self.program.classes
-        mine = self.part[C.class_a]
+        first = self.part[C.class_a]
         if C.all_alone:
-            return mine
-        other = np.where(C.alone, mine, self.part[C.class_b])
-        return np.where(mine == other, mine, SHARED)
+            return first
+        second = np.where(C.alone, first, self.part[C.class_b])
+        return np.where(first == second, first, SHARED)
 
     def of_rows(self, rows: SideRows) -> IntArray:
         """Part of each side row, by the columns of parts that it has; `SHARED` where several have some."""
@@ -136,18 +136,18 @@ class ProgramParts(Displayed):
     def _rows_of(self, part: int, columns: IntArray, rows: SideRows) -> SideRows:
         """Side rows that a part has: its own, and its share of those of all."""
         owner = self.of_rows(rows)
-        mine = self._mine(owner, part)
+        kept = self._rows_with(owner, part)
         upper = np.where(owner == SHARED, rows.upper / self.parts, rows.upper)
         of_class = rows.of_class
         return replace(
             rows,
-            matrix=sp.csr_matrix(rows.matrix[mine][:, columns]),
-            lower=rows.lower[mine],
-            upper=upper[mine],
-            describe=partial(_described, rows.describe, mine),
-            weight=None if rows.weight is None else rows.weight[mine],
-            slack=None if rows.slack is None else rows.slack[mine],
-            of_class=None if of_class is None else self._place[of_class[mine]],
+            matrix=sp.csr_matrix(rows.matrix[kept][:, columns]),
+            lower=rows.lower[kept],
+            upper=upper[kept],
+            describe=partial(_described, rows.describe, kept),
+            weight=None if rows.weight is None else rows.weight[kept],
+            slack=None if rows.slack is None else rows.slack[kept],
+            of_class=None if of_class is None else self._place[of_class[kept]],
         )
 
     @cached_property
@@ -155,12 +155,12 @@ class ProgramParts(Displayed):
         """Number of each class in its part."""
         place = np.empty(len(self.part), np.int64)
         for part in range(self.parts):
-            mine = self.classes_of(part)
-            place[mine] = np.arange(len(mine))
+            classes = self.classes_of(part)
+            place[classes] = np.arange(len(classes))
         return place
 
     @staticmethod
-    def _mine(owner: IntArray, part: int) -> IntArray:
+    def _rows_with(owner: IntArray, part: int) -> IntArray:
         return np.flatnonzero((owner == part) | (owner == SHARED))
 
     # --- the whole again --------------------------------------------------------------------------
@@ -181,22 +181,22 @@ class ProgramParts(Displayed):
         worth = np.zeros(len(C)) if paid is None else paid
         side = tuple(np.zeros(len(rows.upper)) for rows in self.program.side)
         for part, of_part in enumerate(duals):
-            mine = self.classes_of(part)
-            time[mine] = factor * np.maximum(of_part["time"], 0.0)
+            classes = self.classes_of(part)
+            time[classes] = factor * np.maximum(of_part["time"], 0.0)
             if paid is None:
-                worth[mine] = factor * np.maximum(-of_part["levels"], 0.0)
+                worth[classes] = factor * np.maximum(-of_part["levels"], 0.0)
             capacity += factor / self.parts * np.maximum(of_part["capacity"], 0.0)
             for rows, whole in zip(self.program.side, side, strict=True):
                 owner = self.of_rows(rows)
-                at = self._mine(owner, part)
+                at = self._rows_with(owner, part)
                 shared = np.where(owner[at] == SHARED, 1.0 / self.parts, 1.0)
                 whole[at] += factor * shared * of_part.get(rows.name, np.zeros(0))
         return RowDuals(time, capacity, side, worth)
 
 
-def _described(describe: Callable[[int], str], mine: IntArray, row: int) -> str:
+def _described(describe: Callable[[int], str], rows: IntArray, row: int) -> str:
     """The words of a row of a part, by those of all rows and their numbers."""
-    return describe(int(mine[row]))
+    return describe(int(rows[row]))
 
 
 def _indivisible(program: AllocationProgram) -> str | None:

@@ -171,13 +171,15 @@ class _PricedColumns:
             self._cost = self._cost + rows.matrix.T @ y
         alone = np.flatnonzero(C.alone)
         klass, level, cost = [C.class_a[alone]], [program.gain[alone]], [self._cost[alone]]
-        for mine, other, columns in _sides(program):
-            brings = np.asarray(program.levels.tocsc()[mine, columns]).ravel()
+        for first, second, columns in _sides(program):
+            brings = np.asarray(program.levels.tocsc()[first, columns]).ravel()
             brought = program.gain[columns] - brings
             # A pair inside a class is two of its jobs, which bear and bring half of it each.
-            part = np.where(mine == other, 0.5, 1.0)
-            left = known.worth[other] * brought - np.where(mine == other, 0.0, known.time[other])
-            klass.append(mine)
+            part = np.where(first == second, 0.5, 1.0)
+            left = known.worth[second] * brought - np.where(
+                first == second, 0.0, known.time[second]
+            )
+            klass.append(first)
             level.append(part * brings)
             cost.append(part * self._cost[columns] - left)
         whose = np.concatenate(klass)

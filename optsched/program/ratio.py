@@ -176,8 +176,8 @@ class Ratio(Utility):
         best = float(ratio.max())
         x, left = np.zeros(len(d)), limit.copy()
         for column in np.flatnonzero(usable & (ratio >= best * (1.0 - EQUAL))).tolist():
-            mine = slice(A.indptr[column], A.indptr[column + 1])
-            row, uses = A.indices[mine], A.data[mine]
+            of_column = slice(A.indptr[column], A.indptr[column + 1])
+            row, uses = A.indices[of_column], A.data[of_column]
             row, uses = row[uses > 0], uses[uses > 0]
             x[column] = (left[row] / uses).min()
             left[row] = np.maximum(left[row] - x[column] * uses, 0.0)

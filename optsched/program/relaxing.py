@@ -103,12 +103,12 @@ class RelaxedRows:
             if rows.relax == "none":
                 side.append(rows)
                 continue
-            mine = short[start : start + len(rows.lower)]
+            parts = short[start : start + len(rows.lower)]
             start += len(rows.lower)
-            left = np.maximum(1.0 - mine, 0.0)
+            left = np.maximum(1.0 - parts, 0.0)
             # The solver met the fixed shortfall up to its tolerance, and the next program must be
             # feasible.
-            slack = np.where(mine > 0, np.minimum(NEGLIGIBLE, left), 0.0)
+            slack = np.where(parts > 0, np.minimum(NEGLIGIBLE, left), 0.0)
             lower = rows.lower * (left - slack)
             side.append(replace(rows, lower=lower, slack=rows.lower * slack, relax="none"))
         return replace(self.program, side=tuple(side))
@@ -117,11 +117,11 @@ class RelaxedRows:
         """What gives way, in the user's words."""
         broken_words, start = [word for rows in self.rows for word in rows.broken], 0
         for rows in self.rows:
-            mine = short[start : start + len(rows.lower)]
+            parts = short[start : start + len(rows.lower)]
             start += len(rows.lower)
             broken_words += [
-                _falls_short(rows.describe, row, float(mine[row]))
-                for row in np.flatnonzero(mine > 0).tolist()
+                _falls_short(rows.describe, row, float(parts[row]))
+                for row in np.flatnonzero(parts > 0).tolist()
             ]
         return tuple(broken_words)
 

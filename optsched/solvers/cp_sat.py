@@ -216,14 +216,14 @@ def _watcher(model: TimelineModel, limits: Limits, began: float) -> Any:
 
         def on_solution_callback(self) -> None:
             self.incumbent = float(self.objective_value)
-            self.tell(float(self.best_objective_bound))
+            self.report(float(self.best_objective_bound))
             if limits.on_point is not None:
                 limits.on_point(_point(model, self))
 
         def on_bound(self, bound: float) -> None:
-            self.tell(float(bound))
+            self.report(float(bound))
 
-        def tell(self, bound: float) -> None:
+        def report(self, bound: float) -> None:
             if limits.on_progress is not None:
                 limits.on_progress(Progress(time.perf_counter() - began, self.incumbent, bound))
 

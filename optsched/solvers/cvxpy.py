@@ -212,19 +212,19 @@ def _cones(cvxpy: Any, program: ConicProgram, slack: Any) -> tuple[list[Any], li
         else:
             runs.append((cone.kind, cone.parameter, cone.rows))
     for kind, parameter, rows in runs:
-        here = np.arange(start, start + rows)
+        indices = np.arange(start, start + rows)
         if kind == "zero":
-            constraints.append(slack[here] == 0)
+            constraints.append(slack[indices] == 0)
         elif kind == "nonnegative":
-            constraints.append(slack[here] >= 0)
+            constraints.append(slack[indices] >= 0)
         else:
-            triples = here.reshape(-1, 3)
+            triples = indices.reshape(-1, 3)
             parts = [slack[triples[:, part]] for part in range(3)]
             if kind == "exponential":
                 constraints.append(cvxpy.ExpCone(*parts))
             else:
                 constraints.append(cvxpy.PowCone3D(*parts, np.full(len(triples), parameter)))
-        places.append(here if kind in ("zero", "nonnegative") else here.reshape(-1, 3))
+        places.append(indices if kind in ("zero", "nonnegative") else indices.reshape(-1, 3))
         start += rows
     return constraints, places
 
@@ -234,18 +234,18 @@ def _multipliers(constraints: list[Any], places: list[IntArray], rows: int) -> F
     in the dual cone, with c + A'z = 0 for minimise c'x subject to b - Ax in the cone.
     """
     z = np.zeros(rows)
-    for constraint, here in zip(constraints, places, strict=True):
+    for constraint, indices in zip(constraints, places, strict=True):
         value = constraint.dual_value
         if value is None:
             return None
-        if here.ndim == 2:
+        if indices.ndim == 2:
             for part in range(3):
-                z[here[:, part]] = np.asarray(value[part]).ravel()
+                z[indices[:, part]] = np.asarray(value[part]).ravel()
         else:
             # cvxpy's multiplier of ``expression == 0`` counts the expression, that of ``>= 0`` its
             # negative.
             sign = -1.0 if type(constraint).__name__ in ("Equality", "Zero") else 1.0
-            z[here] = sign * np.asarray(value).ravel()
+            z[indices] = sign * np.asarray(value).ravel()
     return z
 
 

@@ -163,9 +163,11 @@ class ScaledSession(Session):
 
     def run(self, limits: Limits) -> Values:
         """Solve; the outcome is in the units of the program."""
-        tell = limits.on_progress
-        if tell is not None:
-            limits = replace(limits, on_progress=lambda event: tell(self.scaling.progress(event)))
+        on_progress = limits.on_progress
+        if on_progress is not None:
+            limits = replace(
+                limits, on_progress=lambda event: on_progress(self.scaling.progress(event))
+            )
         offer = limits.on_point
         if offer is not None:
             limits = replace(limits, on_point=lambda point: offer(point * self.scaling.columns))

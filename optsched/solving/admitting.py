@@ -1,11 +1,11 @@
-"""Which of the jobs' own requirements are kept where not all can be: admission in an order.
+"""Admission in an order: which jobs keep their requirements if not all can be met.
 
 A program may hold jobs to their own requirements, such as deadlines (`SideRows.of_class`). Where
-they cannot all be met, jobs are taken in an order, and each is admitted if its requirements can be
+they cannot all be met, jobs are considered in an order, and each is admitted if its requirements can be
 met beside those of the jobs admitted before it. Programs are solved for whole sets of jobs, not for
 each job: the duals of a set that does not fit are prices of the resources, and at these prices the
 requirements of every job have a least cost. A set that costs more than the resources are worth is
-proved impossible, so that one program declines all jobs for which no money is left.
+proved impossible, so one program declines all jobs that exceed this budget.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Admission:
-    """Who is held to its requirements; arrays over the classes of the program.
+    """Which classes are held to their requirements; arrays over the classes of the program.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Admitting:
 
     @cached_property
     def requirements(self) -> tuple[SideRows, ...]:
-        """Rows that jobs can be declined of."""
+        """Rows whose jobs can be declined."""
         return tuple(rows for rows in self.program.side if rows.of_class is not None)
 
     @cached_property
@@ -106,7 +106,7 @@ class Admitting:
         return mask
 
     def words(self, k: int) -> str:
-        """What a class asks for."""
+        """The requirements of a class, as text."""
         return "; ".join(
             rows.describe(row)
             for rows in self.requirements
@@ -177,7 +177,7 @@ class Admitting:
             if cut is not None and len(affordable([cut], tried)) < len(tried):
                 cuts.append(cut)
             else:
-                # Whole jobs, and pairs that share GPUs, may not fit though no price shows it.
+                # Whole jobs, and pairs that share GPUs, may not fit although no prices prove it.
                 banned[tried[short[tried] > 0][-1]] = True
         return None if kept is None else (kept, cuts)
 
@@ -216,7 +216,7 @@ class Admitting:
                 if not len(some):
                     continue
                 k = rows.of_class[some]
-                mine = replace(
+                block = replace(
                     rows,
                     name=f"{rows.name}{' elastic' if soft else ''}",
                     matrix=rows.matrix[some],
@@ -225,9 +225,9 @@ class Admitting:
                     relax="shortfall" if soft else "none",
                     weight=None if rows.weight is None else rows.weight[some],
                 )
-                side.append(mine)
+                side.append(block)
                 elastic_rows += [k] if soft else []
-        # Nobody may fall short: there is nothing to find.
+        # No class may fall short: there is nothing to find.
         if not elastic_rows:
             return np.zeros(len(asked)), None
         relaxation = RelaxedRows(replace(self.program, side=tuple(side)))
@@ -272,7 +272,7 @@ class Admitting:
         price = -arrays.transpose_times(y)[: C.columns]
         # Two jobs that share GPUs pay half each.
         price = np.where(self.program.barred, np.inf, np.where(C.alone, price, price / 2.0))
-        # The least that a unit of time of each class costs without a requirement: never above 0.
+        # Least cost of a unit of time of each class without a requirement: never above 0.
         idle = np.zeros(len(C))
         np.minimum.at(idle, C.class_a, price)
         np.minimum.at(idle, C.class_b[~C.alone], price[~C.alone])

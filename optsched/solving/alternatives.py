@@ -1,7 +1,7 @@
-"""Several solutions: the other points that the search for the best one found on its way.
+"""Several solutions: other points that the search for the best one found on its way.
 
-Solvers and searches offer each better point (`Limits.on_point`, `SolverRuns.tell`), and every run its last one.
-Nothing is believed of them: a point is another solution if it keeps every row of the program, in whole numbers.
+Solvers and searches pass on each better point (`Limits.on_point`, `SolverRuns.report`), and every run its
+last one. Each point is checked: it is another solution if its whole numbers satisfy every row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from optsched.solution.plan import LinearPlan, Plan
 from optsched.solving.outcome import Outcome, SolvedProgram
 
 EACH, MORE = 4, 16
-"""Points that are kept: so many for each solution that is asked for, and more, as some are of other programs."""
+"""Points that are kept: so many for each requested solution, and some more, because points of other
+programs are among them."""
 
 
 class FoundPoints:
@@ -38,7 +39,7 @@ class FoundPoints:
         self._points: deque[FloatArray] = deque(maxlen=EACH * solutions + MORE)
 
     def add(self, point: FloatArray) -> None:
-        """Keep a point, in the columns of whatever program it is of."""
+        """Keep a point; it may belong to any of the programs that are solved."""
         self._points.append(np.array(point, np.float64))
 
     def latest(self) -> Iterator[FloatArray]:
@@ -46,7 +47,7 @@ class FoundPoints:
         yield from reversed(self._points)
 
 
-def other_solutions(own: SolvedProgram, found: FoundPoints) -> list[SolvedProgram]:
+def other_solutions(answer: SolvedProgram, found: FoundPoints) -> list[SolvedProgram]:
     """The best solutions that differ from the answer and from each other, best first.
 
     Parameters
@@ -60,7 +61,7 @@ def other_solutions(own: SolvedProgram, found: FoundPoints) -> list[SolvedProgra
     list of SolvedProgram
         Each with its objective and certificate, and the bound of the answer.
     """
-    program, best = own.program, own.outcome
+    program, best = answer.program, answer.outcome
     if best.x is None or best.value is None or not best.certificate.ok:
         return []
     if isinstance(program, AllocationProgram):
@@ -71,7 +72,7 @@ def other_solutions(own: SolvedProgram, found: FoundPoints) -> list[SolvedProgra
     else:
         read = (_planned(program, point, best) for point in found.latest())
         maximise = isinstance(program, LinearPlan) and program.program.arrays.maximise
-    known = {_key(own)}
+    known = {_key(answer)}
     others = []
     for other in read:
         if other is not None and (key := _key(other)) not in known:
@@ -83,7 +84,7 @@ def other_solutions(own: SolvedProgram, found: FoundPoints) -> list[SolvedProgra
 
 
 def _key(solved: SolvedProgram) -> bytes:
-    """What makes two solutions the same: what runs, and when."""
+    """Equal for two solutions that run the same at the same times."""
     schedule = solved.schedule
     if schedule is None:
         assert solved.outcome.x is not None
@@ -96,7 +97,7 @@ def _key(solved: SolvedProgram) -> bytes:
 def _allocated(
     program: AllocationProgram, point: FloatArray, best: Outcome
 ) -> SolvedProgram | None:
-    """A point as an allocation in whole jobs; None if it is none that keeps all rows."""
+    """A point as an allocation in whole jobs; None if it is none, or violates a row."""
     columns = program.classes.columns
     x = np.round(point[:columns])
     if len(x) < columns or np.abs(point[:columns] - x).max(initial=0.0) > INTEGRALITY:
@@ -112,7 +113,7 @@ def _allocated(
 
 
 def _planned(plan: Plan, point: FloatArray, best: Outcome) -> SolvedProgram | None:
-    """A point as a schedule; None if it is none that keeps all rows."""
+    """A point as a schedule; None if it is none, or violates a row."""
     schedule = _schedule_of(plan, point)
     if schedule is None:
         return None
@@ -142,7 +143,7 @@ def _schedule_of(plan: Plan, point: FloatArray) -> Schedule | None:
 
 
 def _as_good(best: Outcome, x: FloatArray, value: float, certificate: Certificate) -> Outcome:
-    """The outcome of the answer with another point, which its bound bounds too."""
+    """The outcome of the answer with another point; the bound holds for that too."""
     closed = best.bound is not None and is_closed(value, best.bound, OPTIMALITY, best.noise)
     status = Status.OPTIMAL if closed and best.status is Status.OPTIMAL else Status.FEASIBLE
     ended = best.values.termination if status is Status.OPTIMAL else Termination.IMPRECISE

@@ -1,15 +1,15 @@
-"""Local search for schedules of unrelated machines: jobs of a few machines are divided anew, so that none
-ends after a time that falls step by step.
+"""Local search for schedules of unrelated machines: the jobs of a few machines are divided anew, so that
+all end by a time that is lowered step by step.
 
 Let C be the least makespan where jobs may be split, with prices u_i >= 0 of the machines that add up to
 1, and let job j lose  l_ij = u_i p_ij - min_h u_h p_hj  on machine i. For every assignment
 
     sum_j l_{i(j) j}  +  sum_i u_i (T - load_i)  =  T - sum_j min_h u_h p_hj
 
-which is T - C at the best prices. So an assignment that ends by T near C has small losses and full
-machines, as good generalised assignments have, and is found by the same way to divide the jobs of
-few machines (`reassignment`). Of several ways the one with the least losses is taken, as that leaves
-most room; machines that end in time are divided anew as well, to lose less.
+which is T - C at optimal prices. So an assignment that ends by T near C has small losses and full
+machines, like a good generalised assignment, and `reassignment` can search for it. Of several ways
+to divide jobs the one with the least losses is taken, because it leaves most room. Machines that end in
+time are divided anew as well, to reduce losses.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from optsched.program.assignment import ROUNDING, Assignment
 from optsched.solving.reassignment import AssignmentPrices, Reassignment
 
 TURNS = 10_000
-"""Divisions for one time until the search ends."""
+"""Divisions that are tried for one end time."""
 IN_TIME = 0.4
-"""Part of these that begin with any machine, and not with the one that ends last."""
+"""Fraction of divisions that begin with a random machine; the others begin with the last to end."""
 MOST_OTHERS = 3
 """Machines that share with the first one."""
 TILT = 0.1
-"""Part of the price of room that is left out, so that losses decide among divisions."""
+"""Fraction by which the price of room is reduced, so that losses decide among divisions."""
 FULL = 0.2
-"""What a full machine counts when machines are drawn, in steps of free time."""
+"""Weight of a full machine when machines are drawn, in steps of free time."""
 NEAR = 1.005
-"""Times the bound, where a repair of a greedy assignment ends mostly at once."""
+"""First end time over the bound; the repair of a greedy assignment mostly ends at once there."""
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""From what a solver left to a certified outcome: what its point means, and what it is worth.
+"""From the values of a solver to a certified outcome.
 
 A continuous program is optimal only by a bound that is recomputed from duals. If a solver returns
 no duals, its claim of optimality and its bound are ignored; its point counts like that of a stopped
@@ -62,12 +62,12 @@ CLOSE = 1.0 - 1e-12
 """From this part of the level that a solver states, raising the point gains nothing."""
 
 ENDLESS = "a job gets no time, so that the objective is infinite"
-"""What is said of a point that is no plan."""
+"""Words of an outcome whose point has an infinite objective."""
 
 Certify = Callable[[Values, FloatArray | None], Outcome]
 """Makes an outcome of the values of one run and duals, which may be those of another."""
 
-# --- what a point and duals are worth -----------------------------------------------------------
+# --- judging a point and duals ---------------------------------------------------------------
 
 
 class EvaluatedPoint(NamedTuple):
@@ -136,9 +136,9 @@ def judged(
     Parameters
     ----------
     solver, limits
-        What was run, and what was asked of it.
+        Of the run.
     values : Values
-        What the solver said.
+        Of the solver.
     point : EvaluatedPoint
     y : FloatArray or None, shape (rows,)
         Duals of the rows.
@@ -186,7 +186,7 @@ def _checked_claim(
     tolerance: float,
     problems: list[str],
 ) -> Values:
-    """Compare what the solver claims with what was recomputed; contradictions join `problems`.
+    """Compare the solver's claims with the recomputed numbers; contradictions are added to `problems`.
 
     Returns
     -------
@@ -195,13 +195,13 @@ def _checked_claim(
     """
     arrays, value = point.arrays, point.value
     loose = 10.0 * tolerance
-    # A gap within the tolerance that was asked for is an imprecise answer, and no false claim.
+    # A gap within the requested tolerance makes the answer imprecise, not the claim false.
     gap_allowed = bound.value is not None and within_tolerance(value, bound.value, loose)
     claims = values.termination in CLAIMS and (closed or not gap_allowed)
     stated = value if values.objective is None else values.objective
     if claims and not alike(value, stated, max(OPTIMALITY, loose), STATED_NOISE * noise):
         problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
-    # Of a continuous program a claim without duals counts for nothing.
+    # For a continuous program a claim without duals is ignored.
     if y is None and not (arrays.is_integer or problems or closed):
         claims = False
     if bound.value is not None and contradicts(bound.value, value, arrays.maximise, noise):
@@ -227,7 +227,7 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
         given, y = y, without_noise(y, arrays)
         bound, residual = checked_duals(point.bounded_by(y), y)
         if (given != y).any() and not _is_shown_best(point, bound):
-            # Small duals may be no rounding: one row that bars a column can outweigh all others.
+            # Small duals need not be rounding: a row that bars a column can outweigh all others.
             all_of_them, error = checked_duals(point.bounded_by(given), given)
             if all_of_them is not None and (
                 bound is None or is_tighter(all_of_them, bound, arrays.maximise)
@@ -256,7 +256,7 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
     claimed = None
     if arrays.is_integer and values.bound is not None and np.isfinite(values.bound):
         claimed = values.bound
-    # Where the solver's duals prove nothing, what the columns allow alone may.
+    # If the solver's duals prove nothing, duals that need no solver may.
     alone = duals_alone(arrays, point.program)
     dual = point.bounded_by(alone)
     limit = dual_bound(dual, alone)
@@ -273,11 +273,11 @@ def _is_shown_best(point: EvaluatedPoint, bound: float | None) -> bool:
 
 
 def duals_alone(arrays: LinearForm, program: AllocationProgram | None) -> FloatArray:
-    """Duals that need no solver: what the columns allow if nobody pays for a resource.
+    """Duals that need no solver: all prices of resources are 0.
 
-    Of an allocation the time of each class costs what its best column brings: the bound is what all
-    jobs could have alone. Of a ratio it is that of the best column, and of a plan that leaves
-    nobody out 0 proves the optimum.
+    For an allocation, the dual of the time of each class is the gain of its best column, so the bound
+    is the value if every job were alone. For a ratio it is that of the best column. For a plan that
+    leaves no job out, duals of 0 prove the optimum.
     """
     y = np.zeros(arrays.shape[0])
     if program is None:
@@ -289,7 +289,7 @@ def duals_alone(arrays: LinearForm, program: AllocationProgram | None) -> FloatA
         if worth is not None:
             blocks_of["levels"][:] = -worth
             brings = np.asarray(program.levels.T @ worth)
-        # Two jobs that share GPUs bring half of it each.
+        # Two jobs that share GPUs are charged half of the gain each.
         brings = brings / np.where(C.alone, 1.0, 2.0)
         np.maximum.at(blocks_of["time"], C.class_a, brings)
         np.maximum.at(blocks_of["time"], C.class_b[~C.alone], brings[~C.alone])
@@ -299,7 +299,7 @@ def duals_alone(arrays: LinearForm, program: AllocationProgram | None) -> FloatA
 
 
 def is_tighter(bound: float, other: float, maximise: bool) -> bool:
-    """Whether a bound shows more than another one, by more than rounding."""
+    """Whether a bound is tighter than another one by more than rounding."""
     return (bound < other if maximise else bound > other) and not alike(
         bound, other, OPTIMALITY, 0.0
     )
@@ -323,9 +323,9 @@ def contradicts(bound: float, value: float, maximise: bool, noise: float) -> boo
 def unless_refuted(outcome: Outcome, held: Outcome | None, maximise: bool) -> Outcome:
     """An outcome; without its claim, and not certified, where a feasible point refutes it.
 
-    Nothing can be recomputed of what only a solver vouches for, such as the bound of an integer
-    program. A point that is better than the bound, or one where there should be none, shows that
-    its word is worth nothing.
+    The bound of an integer program is only claimed by its solver and cannot be recomputed. A
+    feasible point that is better than this bound, or a feasible point of a program that is called
+    infeasible, proves the claim false.
     """
     if held is None or held.value is None or not (held.certificate.ok and outcome.rests_on_claim):
         return outcome
@@ -349,7 +349,7 @@ def unless_refuted(outcome: Outcome, held: Outcome | None, maximise: bool) -> Ou
     )
 
 
-# --- what a solver's point means -----------------------------------------------------------------
+# --- cleaning a solver's point --------------------------------------------------------------------
 
 
 def checked_point(x: FloatArray, columns: int, solver: str) -> FloatArray:
@@ -360,12 +360,12 @@ def checked_point(x: FloatArray, columns: int, solver: str) -> FloatArray:
 
 
 def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArray:
-    """Totals of the class columns from a solver's point:
-    without its noise, repaired if it was stopped.
+    """Totals of the class columns from a solver's point: negligible fractions are dropped, and the
+    point of a stopped run is repaired.
     """
     assert values.x is not None
     raw = checked_point(program.allocation_of(values.x), program.classes.columns, solver)
-    if program.side:  # what is cleaned keeps the limits of the classes, but not of barred columns
+    if program.side:  # cleaning respects the limits of the classes, but not those of barred columns
         raw = np.minimum(raw, program.limit)
     x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
     stated = values.objective
@@ -375,7 +375,7 @@ def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArr
         and np.isfinite(stated)
         and program.value(x) < stated * CLOSE
     ):
-        # A job may lack a tolerance of the level that was reached: see `AllocationProgram.lifted`.
+        # A job may be below the common level by the tolerance: see `AllocationProgram.lifted`.
         lifted = program.lifted(x, stated)
         x = lifted if program.value(lifted) > program.value(x) else x
     # The point of a stopped run need not be feasible yet.
@@ -400,8 +400,8 @@ def certified(
 ) -> Outcome:
     """The outcome of a point as `judged` finds it, or an outcome without a point if it is no answer.
 
-    No answer are an allocation of zeros that a stopped run left, unless it is proved optimal, and a
-    point with an infinite objective; other points are tried then, such as an even split of the time.
+    An all-zero allocation of a stopped run is no answer, unless it is proved optimal, nor is a point
+    with an infinite objective. The caller then tries other points, such as an even split of the time.
     """
     started = time.perf_counter()
     assert runs.chosen is not None
@@ -441,7 +441,7 @@ def certified_linear(
 ) -> Outcome:
     """The outcome of a point of a linear program.
 
-    ``clean`` makes of a solver's point what it means (whole numbers, auxiliary columns recomputed).
+    ``clean`` rounds the solver's point and recomputes its auxiliary columns.
     """
     assert values.x is not None
     x = checked_point(values.x, arrays.shape[1], runs.name)
@@ -461,16 +461,15 @@ def certified_allocation(
     """The outcome of an allocation, whichever way it was solved.
 
     Its objective and bound are those of a linear program: the program itself, or a tangent of its
-    utility. The objective is that of the tangent at the point, the bound that of the tangent at the levels
-    that the duals say (`Total.touching`). All ways of solving give duals of the rows of that program.
+    utility. The objective is that of the tangent cut at the point, the bound that of the tangent cut at
+    the levels implied by the duals (`Total.touching`). All ways of solving give duals of its rows.
 
     Parameters
     ----------
     arrays : LinearArrays, optional
         The linear program, where the caller has it already.
     matrix : bool
-        False: no matrix is written down. That is for jobs alone without side rows, whose solver did
-        not need one either.
+        False: no matrix is written down. For jobs alone without side rows only.
     """
     x = cleaned(program, values, runs.name)
     return certified_point(runs, program, x, values, y, arrays, matrix=matrix)
@@ -498,8 +497,8 @@ def certified_point(
 
     form = runs.build(form_at) if arrays is None else arrays
     y = program.polished(form, y)
-    # The point is evaluated by the tangent at x, but proved by the tangent at the levels that the
-    # duals say: levels 1e-5 off leave a gap of 1e-5 in the former (see `Total.touching`).
+    # The tangent cut at x evaluates the point. The bound needs the tangent cut at the levels implied by
+    # the duals: levels that are 1e-5 off leave a gap of 1e-5 at x (see `Total.touching`).
     tangent = form_at if program.conic else None
     point = EvaluatedPoint(form, x, *program.complete_and_value(x), tangent, program)
     return certified(runs, point, values, y)
@@ -533,8 +532,7 @@ def known_allocation(
 ) -> Outcome | None:
     """`certified_known` of an allocation.
 
-    None where a run left fractions of time: they are no worse, as the two are compared where they
-    are cleaned.
+    None if a run found fractions of time: these were compared with the known point in `cleaned`.
     """
     if found is not None and found.x is not None and not program.integral:
         return None
@@ -548,7 +546,7 @@ def known_allocation(
 
 
 def nothing_found(runs: SolverRuns, values: Values, integer: bool = False) -> Outcome:
-    """Stopped before any feasible point; a solver's bound counts for integer programs alone."""
+    """The outcome of a run without a feasible point; its bound counts for integer programs only."""
     if values.termination in CLAIMS:
         values = replace(values, termination=Termination.IMPRECISE)
     known = integer and values.bound is not None and np.isfinite(values.bound)
@@ -583,7 +581,7 @@ def without_point(
     if program is not None and program.explained_apart:
         arrays = program.requirements
     claimed = Certificate(True, "claimed", {})
-    # The caller has another program to ask, which says why.
+    # The caller solves another program, which explains the infeasibility.
     if not runs.explains and values.termination is Termination.INFEASIBLE:
         return _pointless(runs, values, Status.INFEASIBLE, claimed)
     found = None
@@ -593,7 +591,7 @@ def without_point(
             return nothing_found(runs, values, arrays.is_integer)
         if checked.finding is not ClaimFinding.FEASIBLE:
             found = conflicting_rows(arrays, checked, analyst)
-    # The rows can be met: the claim is that of an unbounded program, or false.
+    # A feasible point exists: the program is unbounded, or the claim is false.
     if found is None:
         refuse_refuted(values.termination, arrays, program, runs.name)
         unbounded = replace(values, termination=Termination.UNBOUNDED)
@@ -603,11 +601,11 @@ def without_point(
         return nothing_found(runs, replace(values, termination=checked.end))
     assert runs.chosen is not None
     if checked.finding is ClaimFinding.OPEN and Capability.CONIC in runs.chosen.capabilities:
-        # Interior-point and first-order methods stop at tolerances: their word is no proof.
+        # Interior-point and first-order methods stop at tolerances: their claim is no proof.
         end = checked.end or Termination.IMPRECISE
         return nothing_found(runs, replace(values, termination=end))
     certificate = claimed
-    if checked.needed is not None:  # shown of fractions of jobs, too
+    if checked.needed is not None:  # proved for the relaxation
         arrays = arrays.relaxed()
         certificate = Certificate(True, "dual", {"least_violation": checked.needed})
     infeasible = replace(values, termination=Termination.INFEASIBLE)

@@ -1,8 +1,8 @@
-"""What `auto` picks: a solver by the program, never by time or load.
+"""The solver that `auto` picks: it depends on the program only, never on time or load.
 
-What is done before that solver runs (closed forms, relaxations of large integer programs) is in
-`optsched.solving.engine.Engine`. Where the solver that was picked is not installed, or fails, those
-of `others` are tried in their order.
+The steps before that solver runs (closed forms, relaxations of large integer programs) are in
+`optsched.solving.engine.Engine`. If the picked solver is not installed or fails, those of `others` are
+tried in their order.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def pick(
     Conic and large cold linear programs go to Clarabel (fastest when fed arrays), all others to
     HiGHS (a vertex, warm starts, integers). Where a basis is wanted for the next program, large
     ones go to the interior point of HiGHS, whose crossover ends in one at half the time of simplex
-    from scratch. An optimum ``inside`` the optimal face is what an interior point method without
-    crossover ends in; all others end in a vertex. Where a ``vertex`` is wanted, simplex finds it.
+    from scratch. For an optimum ``inside`` the optimal face an interior-point method without crossover
+    is picked; all other methods end in a vertex. Where a ``vertex`` is wanted, simplex finds it.
     """
     if conic:
         return "clarabel", "conic program"

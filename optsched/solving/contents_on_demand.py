@@ -43,11 +43,11 @@ CLOSED = 1e-4
 WORTH = 1e-7
 """Worth of contents, relative to the largest cost, from which they become a column."""
 KEPT = 0.6
-"""Share of the time that is kept for whole numbers."""
+"""Fraction of the time that is reserved for the integer program."""
 SMOOTHING = (0.8, 0.4, 0.0)
-"""Weights of the duals of the best bound: the next one where contents found there improve nothing."""
+"""Weights of the duals of the best bound; the next weight is tried if pricing finds no new column."""
 PADDED = 1 + 1e-7
-"""Factor on what a solver says that contents are worth at most: it is right up to its tolerances."""
+"""Factor on the bound of a solver on the worth of contents, which is right up to its tolerances."""
 ROUGHLY, FINELY, NEAR = 1e-2, 1e-4, 0.05
 """Gap of the integer programs of bins, while the gap of the master is above NEAR, and then."""
 
@@ -114,7 +114,7 @@ class _Generation:
         self._prove_alone(alone)
 
     def _run(self, session: Session) -> Values:
-        """Of fractions; a solver's bounds are none of all contents, so it runs in silence."""
+        """Run a linear program, without progress: its bound does not hold for contents that are not made."""
         engine = self._engine
         limits = replace(engine.limits_left(), on_progress=None, options={}, gap=None, work=None)
         return engine.run_within(session, limits)
@@ -138,7 +138,7 @@ class _Generation:
                     yield _PricedBin.of(self._engine, bin_, r, one)
 
     def _of_one_part(self) -> Iterator[_Found]:
-        """As many of each part as a bin has room for: no price is far off then."""
+        """Contents of one part only, as many as fit: with them no price is far off."""
         nothing = np.zeros(len(self._space.parts), np.int64)
         for one in self._bins:
             for part in one.bin.mine.tolist():
@@ -261,7 +261,7 @@ class _PricedBin(NamedTuple):
     @classmethod
     def of(cls, engine: Engine, bin_: Bin, node_class: int, one_gpu: int) -> _PricedBin:
         """With a session of its program."""
-        # A part that jobs do not have enough of to fill the bin takes the place of no other one.
+        # A part of which there are too few to fill the bin dominates no other part.
         arrays = bin_.relaxed().arrays
         A = arrays.A.toarray()
         needs_less = np.asarray((A[:, :, np.newaxis] <= A[:, np.newaxis, :]).all(axis=0), bool)
@@ -270,7 +270,7 @@ class _PricedBin(NamedTuple):
         return cls(bin_, node_class, one_gpu, session, arrays.upper, needs_less)
 
     def _dominated(self, price: FloatArray) -> BoolArray:
-        """Parts in whose place another one, that needs no more of anything, is worth as much."""
+        """Parts that another part dominates: it needs no more of anything and is worth as much."""
         # Of equal ones the first stays
         first = np.tri(len(price), k=-1, dtype=bool).T
         better = price[:, np.newaxis] > price

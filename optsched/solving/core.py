@@ -1,4 +1,4 @@
-"""The core of a program of whole jobs: the few choices that its prices leave open.
+"""The core of a program of whole jobs: the few columns that reduced costs leave open.
 
 Let y be duals of the relaxation, where jobs may be divided, with the bound B of y. One unit of
 column j loses l_j = A_j'y - c_j >= 0 against it, and a job of class k that stays idle loses its
@@ -7,9 +7,9 @@ dual u_k of the row ``time``. A whole point x is worth
     c'x <= B - sum_j l_j x_j - sum_k u_k (n_k - time_k(x))
 
 - A column with l_j > B - v is in no point that is worth more than v (reduced-cost fixing).
-- At the best prices nearly every class has one choice that loses nothing, and good points differ
-  from it where a second choice loses little. The program over these classes, with all others where
-  they are, is small: their *core* (Balas and Zemel, 1980, doi:10.1287/opre.28.5.1130; with several
+- At optimal duals nearly every class has one column that loses nothing. Good points differ from this
+  choice only where a second column loses little. The program over these columns, with all others
+  fixed, is small: it is the *core* (Balas and Zemel, 1980, doi:10.1287/opre.28.5.1130; with several
   resources Puchinger, Raidl and Pferschy, 2010, doi:10.1287/ijoc.1090.0344).
 """
 
@@ -30,7 +30,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Core:
-    """What the choices of an allocation program of whole jobs lose at least.
+    """Reduced costs of an allocation program of whole jobs.
 
     Attributes
     ----------
@@ -65,8 +65,8 @@ class Core:
         return cls(classes, arrays, y, bound, np.maximum(loss, 0.0), np.maximum(time, 0.0))
 
     def at_losses(self, bound: float, loss: FloatArray) -> Core:
-        """The core of a program in which no job may idle, at another bound: a point with column j is short
-        of it by ``loss[j]`` at least. Losses of several columns need not add up.
+        """The core of a program in which no job may idle, at another bound. A point with column j is at
+        least ``loss[j]`` below the bound; losses of several columns need not add up.
         """
         return replace(self, bound=bound, loss=loss, idle_loss=np.full(len(self.classes), np.inf))
 
@@ -75,11 +75,11 @@ class Core:
         return float(self.arrays.cost @ point) + self.arrays.offset
 
     def whole(self, point: FloatArray) -> FloatArray:
-        """A solver's point without its tolerance of whole numbers."""
+        """A solver's point with its integer columns rounded."""
         return np.where(self.arrays.integer, np.round(point), point)
 
     def without_losers(self, value: float) -> tuple[FloatArray, FloatArray]:
-        """Bounds of all columns that no point worth more than ``value`` breaks."""
+        """Bounds of all columns that every point worth more than ``value`` satisfies."""
         room = self.bound - value + ROUNDING * abs(self.bound)
         upper = self.arrays.upper.copy()
         upper[: len(self.loss)][self.loss > room] = 0.0
@@ -93,8 +93,8 @@ class Core:
     def around(self, point: FloatArray, extra: int) -> tuple[FloatArray, FloatArray]:
         """Bounds of all columns that leave some open, the others as in the point.
 
-        Open are the choices of the point, one of each class, and the ``extra`` ones that lose
-        least, of classes that have several of them.
+        Open are the columns of the point, one for each class, and the ``extra`` columns that lose least.
+        A class with only one of these is fixed.
         """
         C, x = self.classes, point[: len(self.loss)]
         losses = np.append(self.loss, self.idle_loss)

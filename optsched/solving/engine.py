@@ -1,11 +1,11 @@
 """The engine: solves linear and allocation programs on the solvers that take them.
 
-It yields the ways to solve a program in their order; `optsched.solving.attempts` goes from one to
-the next until one settles it.
+It lists the ways to solve a program; `optsched.solving.attempts` tries them in order until one
+settles it.
 
-A run may take what is left of the time limit (`SolverRuns`). The point of a run that was stopped
-counts as feasible (`certify`). Where no run left a point, one that is known without a solver is the
-answer (`certified_known`); without any the status is ``limit``.
+A run may take the rest of the time limit (`SolverRuns`). The point of a stopped run counts as feasible
+(`certify`). If no run found a point, one that needs no solver is the answer (`certified_known`);
+if there is none either, the status is ``limit``.
 """
 
 from __future__ import annotations
@@ -48,32 +48,33 @@ log = logging.getLogger("optsched")
 RELAXED_FIRST = 3000
 """Columns from which a program of whole jobs is first solved with fractions of jobs."""
 SHARE = 0.25
-"""Part of the time left that this easier program may take, and then each run of a core."""
+"""Fraction of the time left that this relaxation may take, and then each run of a core."""
 OPEN = 100
-"""Choices of the first core beside one for each class."""
+"""Open columns of the first core, in addition to one for each class."""
 CORE_NODES = 200
 """Nodes of branch and bound that a run of a core may take."""
 CORE_FAILURES = 2
 """Runs of cores without a better point after which the whole program is solved."""
 ROUNDED = 1e-6
-"""Part of the smallest difference between two values that is rounding."""
+"""Fraction of the smallest difference between two objective values that counts as rounding."""
 BRIEFLY, BRIEF_NODES, BRIEF_SHARE = 1000, 500, 0.1
-"""Columns of an assignment up to which branch and bound comes before a search: so many nodes, in
-so much of the time."""
+"""Columns of an assignment up to which branch and bound comes before the local search; its limit of
+nodes, and the fraction of the time that it may take."""
 DENSE = 0.9
-"""Part of the coefficients of a knapsack that are not 0, at least."""
+"""Least fraction of nonzero coefficients of a knapsack."""
 SMALL_KNAPSACK = 250
 """Columns up to which CP-SAT solves a knapsack that the enumeration does not settle."""
 FEW, MANY = 2, 50
-"""Neighbourhoods for each job, in a row without a better assignment, after which the search for one ends:
-where prices leave few columns open, and else."""
+"""The search for assignments ends after this many neighbourhoods per job without improvement: first
+where reduced costs leave few columns open, second in the other programs."""
 FEW_OPEN, OPEN_SHARE = 300, 0.5
-"""Open columns, and their part of all, up to which branch and bound gets most of the time."""
+"""Open columns, and their fraction of all columns, up to which branch and bound gets most of the
+time."""
 LAGRANGIAN_SHARE, EVALUATIONS = 0.2, 100
-"""Part of the time left, and evaluations, that the Lagrangian bound of an assignment may take."""
+"""Limits of the Lagrangian bound of an assignment: a fraction of the time left, and evaluations."""
 BY_PRICED_JOBS = "; the bound is Lagrangian, each agent solves a knapsack"
 LONG = 0.8
-"""Part of the time that a search may take otherwise."""
+"""Fraction of the time that a local search may take where branch and bound gets little."""
 
 
 class PricedBound(NamedTuple):
@@ -89,11 +90,11 @@ class Engine(SolverRuns):
     """Solves programs on solvers within one budget; see `SolverRuns` for its parameters."""
 
     _incumbent: FloatArray | None = None
-    """Where the next integer program starts."""
+    """Point from which the next integer program starts."""
     _core: Core | None = None
-    """What its columns lose at least."""
+    """Reduced costs of its relaxation."""
     _priced: PricedBound | None = None
-    """Its Lagrangian bound, where that is tighter than the one of the core."""
+    """Its Lagrangian bound, where that is tighter than the bound of the core."""
 
     # --- linear programs ----------------------------------------------------------------------
 
@@ -109,10 +110,10 @@ class Engine(SolverRuns):
         ----------
         program : LinearProgram or LinearArrays
         clean : callable, optional
-            Makes of the solver's point what it means (whole numbers, auxiliary columns recomputed).
+            Rounds the solver's point and recomputes its auxiliary columns.
         point : FloatArray, optional
-            A feasible point: where solvers start, unless the engine was given a start of this
-            program, and the answer where a run that is stopped or fails leaves nothing better.
+            A feasible point. Solvers start from it, unless the engine was given a start of this
+            program. It is the answer if a run that is stopped or fails finds nothing better.
         """
         if isinstance(program, LinearProgram):
             arrays = self.build(lambda: program.arrays)
@@ -120,8 +121,8 @@ class Engine(SolverRuns):
             arrays = program
 
         def once(solver: str | None) -> Outcome:
-            own = self.start is not None and len(self.start) == arrays.shape[1]
-            session = self.open(arrays, solver, None if own else point)
+            starts_elsewhere = self.start is not None and len(self.start) == arrays.shape[1]
+            session = self.open(arrays, solver, None if starts_elsewhere else point)
             values = self.run(session)
             if values.x is None or values.termination in NO_OPTIMUM:
                 return without_point(self, arrays, values, None)
@@ -160,13 +161,15 @@ class Engine(SolverRuns):
     def _ways(self, program: AllocationProgram, prices: FloatArray | None) -> Iterator[Way]:
         """The attempts at a program, in their order.
 
-        A closed form, where there is one. The program without side rows and whole jobs, whose
-        optimum may keep them: before the program itself if that is a large integer program, else
-        after it. Of assignments and small knapsacks first a few nodes of branch and bound. Where
-        rows ask for GPUs for groups, the program that limits the others. The program itself, by a
-        solver that takes it as it is, or else as rows and columns. Last, other solvers.
+        1. A closed form, if there is one.
+        2. Before a large integer program its relaxation without side rows and whole jobs, whose
+           optimum may satisfy them. Before assignments and small knapsacks a few nodes of branch
+           and bound, then a search of their own. If rows demand GPUs for groups of jobs, the
+           program that limits all others instead.
+        3. The program itself, by a solver that takes it without lowering, or as rows and columns.
+        4. The relaxation, if it did not come before; then other solvers.
         """
-        self._incumbent = self._core = self._priced = None  # those of the program before
+        self._incumbent = self._core = self._priced = None  # they belong to the last program
         if self.asked_for is None and self.start is None:
             closed = self.build(lambda: program.utility.closed_form(program))
             if closed is not None:
@@ -199,7 +202,7 @@ class Engine(SolverRuns):
         yield from other_ways(self, lowered, first, integer=program.integral, conic=program.conic)
 
     def _closed_form(self, program: AllocationProgram, point: FloatArray, y: FloatArray) -> Outcome:
-        """An optimum that no solver was needed for, certified like any other."""
+        """An optimum that needed no solver, certified like any other."""
         from optsched.solvers.closed_form import ClosedForm  # few programs have one
 
         self.use(ClosedForm, "the best ratio is that of one column, as all rows only limit")
@@ -235,7 +238,7 @@ class Engine(SolverRuns):
         return values
 
     def _judged(self, program: AllocationProgram, values: Values) -> Outcome:
-        """What a run of a solver that takes allocation programs is worth."""
+        """The certified outcome of a run that took the program without lowering."""
         if values.termination in NO_OPTIMUM:
             return without_point(self, program.requirements, values, program)
         if values.x is None:
@@ -244,12 +247,12 @@ class Engine(SolverRuns):
         return certified_allocation(self, program, values, values.y, matrix=needs_matrix)
 
     def _solve_lowered(self, program: AllocationProgram, solver: str | None) -> Outcome:
-        """Solved as rows and columns, or as cones."""
+        """Lower the program to rows and columns, or to cones, and solve that."""
         if program.conic:
             return self._solve_conic(program, solver)
         arrays = self.build(lambda: program.to_linear().arrays)
         start = self.start if self._incumbent is None else self._incumbent
-        # Both are of the easier program, for the run after it: later fallbacks start without them.
+        # They are for the run after the relaxation only: later fallbacks start without them.
         core, self._incumbent, self._core = self._core, None, None
         if start is not None:
             start = program.complete(program.repaired(start))
@@ -263,8 +266,8 @@ class Engine(SolverRuns):
         return certified_allocation(self, program, values, values.y, arrays)
 
     def _run_from_cores(self, session: Session, core: Core, point: FloatArray) -> Values:
-        """Cores around the best point so far, then the whole program without what is in no better
-        point.
+        """Solve cores around the best point so far, then the whole program with the columns fixed
+        that no better point uses.
         """
         value, extra, failures = core.value(point), OPEN, 0
         while failures < CORE_FAILURES and self.has_time_left(WORTHWHILE):
@@ -273,7 +276,7 @@ class Engine(SolverRuns):
                 end, known = Termination.GAP_LIMIT, PointStatus.FEASIBLE
                 values = Values(end, known, known, x=point, y=core.duals, objective=value)
                 return self._with_priced(values)
-            # A core as large as the whole program left is no help: solve that.
+            # If the core has as many open columns as the rest of the program, solve that instead.
             lower, upper = core.around(point, extra)
             if (lower < upper).sum() >= core.open_columns(value):
                 break
@@ -288,9 +291,9 @@ class Engine(SolverRuns):
                 point = self._exchanged(core, found)
                 value = core.value(point)
             else:
-                # The core holds nothing better, so a larger one is tried.
+                # The core has no better point: try a larger one.
                 failures, extra = failures + 1, 2 * extra
-        # Reduced-cost fixing: what is in no better point stays out of the last run.
+        # Reduced-cost fixing: columns that no better point uses are fixed at 0.
         session.set_bounds(*core.without_losers(value))
         session.set_start(point)
         values = self._with_priced(self.run(session))
@@ -299,12 +302,12 @@ class Engine(SolverRuns):
         return values
 
     def _near(self, core: Core, value: float) -> bool:
-        """Whether a value is as near to the bound of the relaxation as the user asks for."""
+        """Whether a value is within the gap, which the user asked for, of the bound of the relaxation."""
         gap, bound = self.limits.gap, core.bound if self._priced is None else self._priced.bound
         return gap is not None and bound - value <= gap * abs(value)
 
     def _exchanged(self, core: Core, point: FloatArray) -> FloatArray:
-        """A whole point made better by local search, as far as is asked for and time is left."""
+        """Improve a whole point by local search, until the gap is closed or the time is over."""
         from optsched.solving.exchanges import exchanged
 
         def enough(value: float) -> bool:
@@ -320,7 +323,7 @@ class Engine(SolverRuns):
         return better
 
     def _limits_of_a_core(self) -> Limits:
-        """A part of the time, few nodes, and silent: its bound is none of the whole program."""
+        """A part of the time and few nodes; no progress, as its bound does not hold for the program."""
         limits = self.limits_left()
         nodes = CORE_NODES if limits.work is None else min(CORE_NODES, limits.work)
         seconds = None if limits.time is None else SHARE * limits.time
@@ -345,11 +348,11 @@ class Engine(SolverRuns):
         return certified_allocation(self, program, values, y)
 
     def _easier(self, program: AllocationProgram) -> Iterator[Way]:
-        """The program without whole jobs, and with those side rows alone that prices take,
-        where `auto` chooses; as it is, where prices take all of it.
+        """Ways that `auto` has besides the program itself: by prices, if these take the whole
+        program; else its relaxation, without whole jobs and without side rows that prices cannot take.
 
-        Where jobs share GPUs, prices take none of it: a large linear program of whole jobs is
-        relaxed all the same.
+        The price method takes no jobs that share GPUs. A large integer program of such jobs is
+        relaxed to rows and columns.
         """
         if self.asked_for is not None or not (program.side or program.integral):
             return
@@ -379,7 +382,7 @@ class Engine(SolverRuns):
         )
 
     def _branch_briefly(self, program: AllocationProgram) -> Outcome:
-        """Few nodes of branch and bound, which settle most small programs sooner than a search."""
+        """A few nodes of branch and bound, which solve most small programs sooner than a search."""
         arrays = self.build(lambda: program.to_linear().arrays)
         start = None if self.start is None else program.complete(program.repaired(self.start))
         session = self.open(arrays, None, start, program.classes)
@@ -388,7 +391,9 @@ class Engine(SolverRuns):
         brief = replace(limits, time=seconds, work=BRIEF_NODES)
         values = self.run_within(session, brief)
         by_clock = values.termination is Termination.TIME_LIMIT
-        if by_clock or values.termination is Termination.WORK_LIMIT:  # neither is the user's limit
+        if (
+            by_clock or values.termination is Termination.WORK_LIMIT
+        ):  # neither is the limit of the user
             words = "a few nodes of branch and bound"
             values = replace(values, termination=Termination.IMPRECISE, words=words)
         if values.x is None or values.termination in NO_OPTIMUM:
@@ -398,7 +403,7 @@ class Engine(SolverRuns):
         return replace(outcome, by_clock=outcome.by_clock or by_clock)
 
     def _enumerate_knapsack(self, program: AllocationProgram) -> Outcome:
-        """A knapsack by how many items are taken; the next solver starts from its best point."""
+        """Enumerate a knapsack by its number of items; the next solver starts from the best point."""
         from optsched.solvers.closed_form import Enumeration  # few programs are knapsacks
         from optsched.solving.knapsack_search import KnapsackItems, KnapsackSearch, NumberOfItems
 
@@ -416,22 +421,22 @@ class Engine(SolverRuns):
             session.set_rows(*numbered.sides(number))
             return self.run_within(session, silent)
 
-        told = None
+        reported = None
 
         def best() -> FloatArray:
             return items.point(search.best, program.classes.columns)
 
-        def tell() -> None:
-            """Report the best items and the bound, where they are new."""
-            nonlocal told
+        def report() -> None:
+            """Report the best items and the bound, if they changed."""
+            nonlocal reported
             now = (search.value, search.bound)
-            if now != told:
+            if now != reported:
                 value, bound = (arrays.offset + each for each in now)
-                self.tell(began, value, bound, "enumeration of a knapsack", best)
-            told = now
+                self.report(began, value, bound, "enumeration of a knapsack", best)
+            reported = now
 
         def enough() -> bool:
-            tell()
+            report()
             return not self.has_time_left(1.0 - LONG)
 
         start = program.known_point() if self._incumbent is None else self._incumbent
@@ -439,7 +444,7 @@ class Engine(SolverRuns):
         search = KnapsackSearch(items, step, items.taken(start))
         search.relax(numbered.of_point(relaxed(None).x), lambda k: numbered.at(relaxed(k), k))
         search.run(enough)
-        tell()
+        report()
         self.spend("search", self.timer.clock() - began)
         self._incumbent = best()
         bound = search.bound + arrays.offset
@@ -451,10 +456,10 @@ class Engine(SolverRuns):
         return replace(outcome, by_clock=outcome.by_clock or enough())
 
     def _search_assignments(self, program: AllocationProgram) -> Outcome:
-        """The relaxation of a generalised assignment, and a search at its prices.
+        """Solve the relaxation of a generalised assignment, then search at its duals.
 
-        It is where the next solver starts, which gets the rest of the time where prices leave few
-        columns open.
+        The next solver starts from the assignment that is found. It gets the rest of the time if
+        reduced costs leave few columns open.
         """
         from optsched.solving.core import Core  # few programs are assignments
         from optsched.solving.reassignment import searched_from
@@ -489,43 +494,43 @@ class Engine(SolverRuns):
         return replace(outcome, by_clock=by_clock)
 
     def _improve(self, program: AllocationProgram, search: Reassignment, core: Core) -> bool:
-        """Search as long as is promising; whether the clock ended it.
+        """Search while that is promising; returns whether the clock ended it.
 
-        Where most columns are open, branch and bound will not end, and the search gets most of the time.
+        If most columns are open, branch and bound would not end, so the search gets most of the time.
         """
         step = step_of(core.arrays.cost, core.arrays.integer) or 0.0
-        began, told, columns = self.timer.clock(), np.inf, program.classes.columns
+        began, reported, columns = self.timer.clock(), np.inf, program.classes.columns
 
-        def tell() -> None:
+        def report() -> None:
             """Report the best assignment and the bound, in the units of the program."""
             bound = core.bound if self._priced is None else self._priced.bound
             value, words = core.bound - search.least, "search of assignments"
-            self.tell(began, value, bound, words, lambda: search.of.point(search.best, columns))
+            self.report(began, value, bound, words, lambda: search.of.point(search.best, columns))
 
         def closed(lost: float) -> bool:
             value = core.bound - lost
             short = lost if self._priced is None else self._priced.bound - value
             return short < step * (1.0 - ROUNDED) or self._near(core, value)
 
-        for of_job, share in ((FEW, SHARE), (MANY, LONG)):
+        for per_job, part in ((FEW, SHARE), (MANY, LONG)):
 
-            def enough(lost: float, share: float = share) -> bool:
-                nonlocal told
-                if lost < told:
-                    told = lost
-                    tell()
-                return closed(lost) or not self.has_time_left(1.0 - share)
+            def enough(lost: float, part: float = part) -> bool:
+                nonlocal reported
+                if lost < reported:
+                    reported = lost
+                    report()
+                return closed(lost) or not self.has_time_left(1.0 - part)
 
-            search.run(of_job * search.of.jobs, enough)
+            search.run(per_job * search.of.jobs, enough)
             if self._priced is None and not closed(search.least):
                 self._priced = self._lagrangian(program, core, search.prices.price)
-                tell()
+                report()
             sharper = core if self._priced is None else self._priced.core
             open_columns = sharper.open_columns(core.bound - search.least)
             few = max(FEW_OPEN, OPEN_SHARE * len(core.loss))
             if open_columns <= few or enough(search.least):
                 break
-        return not self.has_time_left(1.0 - share)
+        return not self.has_time_left(1.0 - part)
 
     def _lagrangian(
         self, program: AllocationProgram, core: Core, price: FloatArray
@@ -570,9 +575,9 @@ class Engine(SolverRuns):
         return replace(values, bound=priced.bound, y=priced.duals)
 
     def _solve_easier(self, program: AllocationProgram, easier: AllocationProgram) -> Outcome:
-        """The bound is that of the easier program, and its point is kept as far as it can be.
+        """Solve the relaxation in a part of the time; repair and improve its point.
 
-        It takes a part of the time at most, and is where the next solver starts for whole jobs.
+        The bound is that of the relaxation. An integer program starts from the point afterwards.
         """
         relaxed = self._relaxed(easier)
         by_clock = relaxed.values.termination in BY_CLOCK
@@ -583,13 +588,13 @@ class Engine(SolverRuns):
             return replace(nothing_found(self, values), by_clock=by_clock)
         lowered = program.tangent(relaxed.x)
         missing = {block.name: np.zeros(len(block)) for block in lowered.arrays.rows}
-        # Rows that the easier program lacks have duals of 0: the bound holds, only not as tightly.
+        # Rows that the relaxation lacks have duals of 0: the bound is valid, but weaker.
         y = np.concatenate(
             [np.zeros(0), *(relaxed.duals.get(name, missing[name]) for name in missing)]
         )
         x = program.kept(relaxed.x)
-        # A core is around a feasible point. Of rows that ask for something the easier program knows
-        # nothing, so its point need not keep them, and exchanges may break them.
+        # A core needs a feasible point. The relaxation has no rows with lower sides, so its point may
+        # violate them, and so may the points after exchanges.
         if program.integral and len(easier.side) == len(program.side):
             if not program.concave:
                 from optsched.solving.core import Core
@@ -602,7 +607,7 @@ class Engine(SolverRuns):
         return replace(outcome, by_clock=by_clock)
 
     def for_groups(self, program: AllocationProgram) -> GroupFloors | None:
-        """A program whose rows ask for GPUs for groups, where prices would take one without them."""
+        """The program with limits instead of rows that demand GPUs for groups, if prices take it."""
         if self.asked_for is not None or not program.side or program.integral:
             return None
         from optsched.solving.group_floors import GroupFloors  # few programs have such rows
@@ -613,14 +618,14 @@ class Engine(SolverRuns):
         return groups
 
     def solve_for_groups(self, groups: GroupFloors) -> Outcome:
-        """The program that limits the others by prices, its point raised to what the groups ask for."""
+        """Solve the program that limits the others by prices, then raise the groups to their demands."""
         direct = self.solver_as_it_is(groups.easier)
         assert direct is not None, "for_groups has asked"
         values = self._as_it_is(groups.easier, *direct, None)
         return self._judged(groups.program, groups.values(values))
 
     def _relaxed(self, easier: AllocationProgram) -> Outcome:
-        """The easier program, in a part of the time: by prices, or as rows and columns."""
+        """Solve the relaxation in a part of the time: by prices, or as rows and columns."""
         limits = replace(self.limits_left(), options={}, work=None)
         if limits.time is not None:
             limits = replace(limits, time=limits.time * SHARE)

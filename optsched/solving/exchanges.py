@@ -1,9 +1,9 @@
 """Local search around a whole point: moves of one or two jobs at a time.
 
-What a rounded point is short of the bound are mostly resources that are left over. Few single moves
-fit into them, but of two moves together some use nearly all that is left: one job takes more, and
-another gives back what that lacks. A pair cannot gain more than the prices of what is left over
-minus what its moves lose against the prices (`Core`), so the moves that lose least are looked at.
+The gap of a rounded point is mostly due to unused resources. Few single moves fit into them, but some
+pairs of moves use nearly all of them: one job takes more, and another one frees what is missing. The
+gain of a pair is at most the value of the unused resources at the duals minus the losses of its moves
+(`Core`), so only the moves that lose least are tried.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.solving.core import ROUNDING, Core
 
 MOVES = 256
-"""Moves of which all pairs are looked at."""
+"""Moves whose pairs are all tried."""
 IDLE = -1
 """The column of a job that waits."""
 
 
 class Reassignments(NamedTuple):
-    """One job of each of these classes goes from one column to another one, or `IDLE`."""
+    """Moves of one job of a class from a column to another one; `IDLE` is no column."""
 
     job_class: IntArray
     source: IntArray
@@ -32,7 +32,7 @@ class Reassignments(NamedTuple):
 
 
 def exchanged(core: Core, point: FloatArray, enough: Callable[[float], bool]) -> FloatArray:
-    """A whole point made better, pair by pair, until its value is enough or no pair gains."""
+    """Improve a whole point pair by pair, until its value is enough or no pair gains."""
     while not enough(core.value(point)):
         better = _better(core, point)
         if better is None:
@@ -44,7 +44,7 @@ def exchanged(core: Core, point: FloatArray, enough: Callable[[float], bool]) ->
 def _better(core: Core, point: FloatArray) -> FloatArray | None:
     """The point after the pair of moves that gains most; None where none gains."""
     moves = _moves(core, point)
-    # One more that changes nothing: a pair with it is a move alone.
+    # A move that changes nothing: a pair with it is a single move.
     moves = Reassignments(*(np.append(columns, IDLE) for columns in moves))
     cost = np.append(core.arrays.cost, 0.0)
     gain = cost[moves.target] - cost[moves.source]
@@ -71,7 +71,7 @@ def _better(core: Core, point: FloatArray) -> FloatArray | None:
 
 
 def _moves(core: Core, point: FloatArray) -> Reassignments:
-    """Of each class the job in the worst of its columns goes elsewhere; those that lose least."""
+    """Moves of the job of each class that is in the worst column; those that lose least."""
     C, arrays = core.classes, core.arrays
     columns = len(core.loss)
     x, job_class = point[:columns], np.append(C.class_a, np.arange(len(C)))
@@ -97,7 +97,7 @@ def _moves(core: Core, point: FloatArray) -> Reassignments:
 
 
 def _room(core: Core, point: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """By how much each row may grow and shrink; 0 where it is broken already."""
+    """By how much each row may grow and shrink; 0 where it is violated already."""
     arrays = core.arrays
     activity = arrays.A @ point
     sides = (arrays.row_upper, activity), (activity, arrays.row_lower)

@@ -1,14 +1,14 @@
-"""Rows that ask for GPUs for many classes together, as limits on all the others.
+"""Rows that demand GPUs for a group of classes, rewritten as limits on all other classes.
 
 A row  a x >= b  whose columns use the pools in fixed proportions, a_c = w_p usage_pc on pool p, and the
 capacities  usage_p x <= W_p  imply
 
     sum_c (sum_p w_p usage_pc - a_c) x_c  <=  sum_p w_p W_p - b
 
-This row only limits, like a quota of all jobs but those that the first one is for: it has a price. With
-these rows in the place of the others a program is easier, and its optimum is no less. A price v of such
-a row is one of v w_p for each capacity, and of -v for the row that asks: the easier program has no
-duals that the program has not.
+This row only limits, like a quota of all jobs outside of the group: it has a price. The program with
+these rows instead is easier, and its optimum is at least as large. A price v of such a row means prices
+v w_p of the capacities and -v of the row that demands, so duals of the easier program are duals of
+the program.
 
 Another row that limits,  l x <= L  as a budget, may leave GPUs that nobody can pay for. Of the columns that
 are asked for, it takes at least l_c = c_p usage_pc on pool p. For each t among the c_p / w_p
@@ -18,9 +18,9 @@ are asked for, it takes at least l_c = c_p usage_pc on pool p. For each t among 
 follows too, and has nothing negative either. These are the extreme rays of all multipliers v of the row that
 asks, m of l and p of the pools with  v w_p <= p_p + m c_p:  at the others, the group would be paid to run.
 
-An optimum of the easier program keeps what the row asks for wherever it gives the group what the others
-must leave (`GroupFloors.raised`). It cannot where the group would have to run in places that are worse
-than none: there prices would have to be negative.
+An optimum of the easier program satisfies the demand once the group gets what the others must leave
+(`GroupFloors.raised`). This fails if the group would have to run in places that are worse than none:
+prices would have to be negative there.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Asking(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class GroupFloors(Displayed):
-    """A program whose rows ask for GPUs for groups, beside one that limits the others.
+    """A program whose rows demand GPUs for groups, and the easier program that limits the others.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class GroupFloors(Displayed):
 
     @classmethod
     def of(cls, program: AllocationProgram) -> GroupFloors | None:
-        """None where no rows ask for GPUs for groups, or some mean something else."""
+        """None if no rows demand GPUs for groups, or some demand something else."""
         C = program.classes
         if not C.all_alone or program.class_floors is not None:
             return None  # no row asks for anything, or each asks for something of one class
@@ -132,12 +132,14 @@ class GroupFloors(Displayed):
     def named(self, easier: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
         """The same by the name of their rows."""
         duals = dict(easier)
-        own = self.program.limit_rows.side
-        ends = np.cumsum([len(self.program.classes.capacity), *(len(rows.upper) for rows in own)])
+        limits = self.program.limit_rows.side
+        ends = np.cumsum(
+            [len(self.program.classes.capacity), *(len(rows.upper) for rows in limits)]
+        )
         for asking in self.asking:
             price = np.maximum(duals.pop(asking.limits.name), 0.0)
             more = np.split(asking.parts.T @ price, ends[:-1])
-            for name, part in zip(["capacity", *(rows.name for rows in own)], more, strict=True):
+            for name, part in zip(["capacity", *(rows.name for rows in limits)], more, strict=True):
                 duals[name] = duals[name] + part
             rows = asking.rows
             total = np.bincount(asking.owner, price, len(rows.lower)).astype(np.float64)
@@ -145,58 +147,60 @@ class GroupFloors(Displayed):
         return duals
 
     def lacks(self, x: FloatArray) -> bool:
-        """Whether a group has less than it asks for."""
+        """Whether a group gets less than its demand."""
         return any(
             bool((each.rows.matrix @ x < each.rows.lower * (1.0 - NEAR)).any())
             for each in self.asking
         )
 
     def raised(self, x: FloatArray) -> FloatArray:
-        """A point that gives each group what it asks for, as far as time and all that limits allow.
+        """A point that gives each group its demand, as far as time and limits allow.
 
-        Pool by pool, those first that use least of all other limits, each class of a group runs in
-        what is left, in proportion to its time left.
+        Pools that use least of the other limits come first. In each pool the classes of a group run on
+        what is left, in proportion to their time left.
         """
         for rows, weight, *_ in self.asking:
             matrix = sp.csr_matrix(rows.matrix)
             for row in range(matrix.shape[0]):
-                mine, worth = matrix[row].indices.astype(np.int64), matrix[row].data
-                for pool in self._cheapest_first(np.flatnonzero(weight[row] > 0), mine):
-                    lacks = rows.lower[row] - float(worth @ x[mine])
+                columns, worth = matrix[row].indices.astype(np.int64), matrix[row].data
+                for pool in self._cheapest_first(np.flatnonzero(weight[row] > 0), columns):
+                    lacks = rows.lower[row] - float(worth @ x[columns])
                     if lacks <= 0:
                         break
-                    x = self._given(x, mine, worth, pool, lacks)
+                    x = self._given(x, columns, worth, pool, lacks)
         return x
 
-    def _cheapest_first(self, pools: IntArray, mine: IntArray) -> list[int]:
+    def _cheapest_first(self, pools: IntArray, columns: IntArray) -> list[int]:
         """The pools by what a GPU of them uses of the limits beside the pools' own, for some columns."""
         C, limits = self.program.classes, self.program.limit_rows
         goods = len(C.capacity)
         if len(limits.most) == goods:
             return [int(pool) for pool in pools]
-        here = sp.csr_matrix(C.usage)[pools][:, mine]
-        others = sp.diags_array(quotient(1.0, limits.most[goods:])) @ limits.matrix[goods:][:, mine]
-        share = (others @ (here > 0).T).max(axis=0).toarray().ravel()
-        used = np.asarray(here.sum(axis=1)).ravel()
+        usage = sp.csr_matrix(C.usage)[pools][:, columns]
+        others = (
+            sp.diags_array(quotient(1.0, limits.most[goods:])) @ limits.matrix[goods:][:, columns]
+        )
+        share = (others @ (usage > 0).T).max(axis=0).toarray().ravel()
+        used = np.asarray(usage.sum(axis=1)).ravel()
         order = np.argsort(quotient(share, used), kind="stable")
         return [int(pool) for pool in pools[order]]
 
     def _given(
-        self, x: FloatArray, mine: IntArray, worth: FloatArray, pool: int, lacks: float
+        self, x: FloatArray, columns: IntArray, worth: FloatArray, pool: int, lacks: float
     ) -> FloatArray:
         """The point with what is left of a pool for the columns of a group, of which it lacks so much."""
         C, limits = self.program.classes, self.program.limit_rows
-        here = np.zeros(C.columns)
-        there = mine[np.asarray(C.usage[[pool]][:, mine].toarray()[0] > 0)]
+        added = np.zeros(C.columns)
+        in_pool = columns[np.asarray(C.usage[[pool]][:, columns].toarray()[0] > 0)]
         # Several columns of a class in one pool share its time.
-        owner = C.class_a[there]
+        owner = C.class_a[in_pool]
         count = np.bincount(owner, minlength=len(C)).clip(1)
-        here[there] = (np.maximum(C.count - C.time(x), 0.0) / count)[owner]
-        use = limits.matrix @ here
+        added[in_pool] = (np.maximum(C.count - C.time(x), 0.0) / count)[owner]
+        use = limits.matrix @ added
         left = np.maximum(limits.most - limits.matrix @ x, 0.0)
         part = min(1.0, float(quotient(left, use, np.inf).min(initial=1.0)))
-        given = float(worth @ here[mine])
-        return x + min(part, lacks / given) * here if given > 0 else x
+        given = float(worth @ added[columns])
+        return x + min(part, lacks / given) * added if given > 0 else x
 
 
 def _meant(program: AllocationProgram, rows: SideRows) -> _Asking | None:
@@ -263,11 +267,11 @@ def _implied(
         takes = limits.matrix[[limit]].toarray()[0][matrix.indices] / gpus
         least = np.full(weight.shape, np.inf)
         np.minimum.at(least, (row, pool), takes)
-        for asking, (own, cost) in enumerate(zip(weight, least, strict=True)):
-            rates = quotient(cost, own)[own > 0]
+        for asking, (pools, takes_least) in enumerate(zip(weight, least, strict=True)):
+            rates = quotient(takes_least, pools)[pools > 0]
             for rate in np.unique(rates[rates > 0]):
                 part = np.zeros(len(limits.most))
-                part[:goods][own > 0] = np.maximum(own - cost / rate, 0.0)[own > 0]
+                part[:goods][pools > 0] = np.maximum(pools - takes_least / rate, 0.0)[pools > 0]
                 part[limit] = 1.0 / rate
                 owner.append(np.array([asking]))
                 parts.append(part[np.newaxis])

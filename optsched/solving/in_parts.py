@@ -1,6 +1,4 @@
-"""A program solved in parts (`optsched.program.partition`): their optima joined, and how far that is
-from the optimum of the whole.
-"""
+"""Programs solved in parts (`optsched.program.partition`): the joined optima, and a bound for the whole."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ WORDS = "in parts"
 def solve_in_parts(engine: Engine, program: AllocationProgram, part: IntArray) -> SolvedProgram:
     """The parts side by side, joined, with a bound on the optimum of the whole.
 
-    A part without a point says nothing of the whole, which may have one: then nothing is found.
+    If a part has no point, the whole may still have one: the outcome is then that nothing was found.
 
     Parameters
     ----------
@@ -85,7 +83,7 @@ def _rows_of(
 
 
 def _end(outcomes: list[Outcome]) -> Termination:
-    """How the joined point came to be: as the first part did whose optimum was not found, if any."""
+    """Termination of the joined point: that of the first part without an optimum, if any."""
     ends = (outcome.values.termination for outcome in outcomes)
     return next((end for end in ends if end is not Termination.OPTIMAL), Termination.IN_PARTS)
 

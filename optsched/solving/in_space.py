@@ -107,19 +107,21 @@ def _of_some_contents(
     bounding: LinearArrays,
     prices: FloatArray | None,
 ) -> Outcome:
-    """Solve a program with some contents of nodes; the bound is that of all contents, which duals of
+    """Solve a program with some contents of nodes; its bound holds for all contents, as duals of
     ``bounding`` prove.
     """
     bound = None if prices is None else dual_bound(bounding, prices)
     clean = _rounding(arrays)
-    tell = engine.limits.on_progress
+    on_progress_of_caller = engine.limits.on_progress
     limits = engine.limits
 
-    def told(progress: Progress) -> None:
-        assert tell is not None
-        tell(progress._replace(bound=bound))
+    def with_bound(progress: Progress) -> None:
+        assert on_progress_of_caller is not None
+        on_progress_of_caller(progress._replace(bound=bound))
 
-    engine.limits = replace(limits, on_progress=None if tell is None else told)
+    engine.limits = replace(
+        limits, on_progress=None if on_progress_of_caller is None else with_bound
+    )
     try:
         outcome = engine.solve_linear(arrays, clean, point)
     finally:
@@ -135,7 +137,7 @@ def _of_some_contents(
     values = _at(engine, outcome, outcome.x, outcome.value, bound)
     outcome = certified_linear(engine, arrays, values, None, clean)
     if outcome.bound_source == "dual":
-        # What the jobs could have alone bounds it better: nodes cost nothing
+        # The bound of jobs alone is tighter: nodes cost nothing there
         prices = _in_order(bounding, outcome.duals)
     if prices is None:
         return outcome
@@ -151,7 +153,7 @@ def _of_some_contents(
 def _at(
     engine: Engine, outcome: Outcome, x: FloatArray, value: float, bound: float | None
 ) -> Values:
-    """What a solver said, of a point that it did not claim to be the best, and of a bound."""
+    """Values with another point and bound; optimality is not claimed of them."""
     gap = gap_of(value, bound)
     near = gap is not None and gap <= max(OPTIMALITY, engine.limits.gap or 0.0)
     ended = outcome.values.termination
@@ -215,8 +217,8 @@ def _with_own_duals(program: AllocationProgram, outcome: Outcome) -> Outcome:
     """An outcome with the duals of the rows that the program has without its space."""
     if outcome.duals is None:
         return outcome
-    own = {rows.name for rows in program.to_linear().arrays.rows}
-    duals = {name: block for name, block in outcome.duals.items() if name in own}
+    names = {rows.name for rows in program.to_linear().arrays.rows}
+    duals = {name: block for name, block in outcome.duals.items() if name in names}
     return replace(outcome, duals=duals)
 
 
@@ -229,10 +231,10 @@ def start_of(
     The answer is never worse than this point, however little time there is.
     """
     if program.extend is not None:
-        return space, None  # its own columns are not known
+        return space, None  # the columns of extend are not known
     C = program.classes
-    own = program.to_linear().arrays
-    worth = (1.0 if own.maximise else -1.0) * own.cost[: C.columns]
+    without_space = program.to_linear().arrays
+    worth = (1.0 if without_space.maximise else -1.0) * without_space.cost[: C.columns]
     if not worth.any():  # of a smallest level, say
         worth = program.gain
     rows = program.requirements

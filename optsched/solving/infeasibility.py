@@ -1,10 +1,10 @@
 """Why a program is infeasible:
 a proof that is recomputed, and a small set of rows that cannot all hold.
 
-A solver that says infeasible is not believed. The linear relaxation comes first, because it settles
-most programs quickly, integer ones too, and its duals are a proof. Only where it is feasible is the
-integer program itself tried again. Runs of integer programs and the deletion filter have a bound of
-work, and all runs together share one timer: what is known then is the answer.
+A claim of infeasibility is always checked. The linear relaxation comes first: it settles most programs
+quickly, integer ones too, and its duals are a proof. The integer program itself is solved again only
+if the relaxation is feasible. Runs of integer programs and the deletion filter have a work limit, and
+all runs share one timer; when it ends, the result so far is the answer.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class _Stopped(Exception):
 
 
 class Analyst:
-    """HiGHS where it is installed, run within what is left of the time;
-    as a context, until the user asks for an end.
+    """Runs HiGHS (Clarabel if HiGHS is not installed) within one time limit. As a context manager it
+    also stops after Ctrl-C.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Analyst:
         ``time`` is that of all runs together. ``work`` is left out: it counts for the runs that
         look for an answer, and the analysis has bounds of work of its own.
     load : callable, optional
-        Solver by name, as the caller has them run: in a process that can be killed perhaps.
+        Solver by name; it may be one that runs in a process that can be killed.
     """
 
     def __init__(self, limits: Limits, load: Callable[[str], type[Solver]] | None = None) -> None:
@@ -164,7 +164,7 @@ class Analyst:
 
 
 def _installed(load: Callable[[str], type[Solver]] | None) -> type[Solver]:
-    """HiGHS, or where it is not installed Clarabel, which can say as much of linear programs."""
+    """HiGHS; Clarabel if HiGHS is not installed, which suffices for linear programs."""
     highs = _highs(load)
     try:
         highs.version()
@@ -191,15 +191,14 @@ def _highs(load: Callable[[str], type[Solver]] | None) -> type[Solver]:
 
 
 def check_claim(arrays: LinearArrays, analyst: Analyst, ray: FloatArray | None = None) -> Checked:
-    """Whether the rows can be met.
+    """Check whether the rows can be met.
 
-    ``ray`` are multipliers of the rows by which a solver shows that they cannot (Farkas). They are
-    checked first, which needs no solver.
+    ``ray`` are multipliers by which a solver shows that they cannot (Farkas). They are checked first,
+    which needs no solver.
 
     The dual bound of the elastic relaxation, recomputed, is the proof of infeasibility; of an
-    integer program that of its linear relaxation. Where the relaxation can be met, an integer
-    program is tried again with no objective and without presolve, so that an error there does not
-    come twice.
+    integer program that of its linear relaxation. If the relaxation can be met, an integer
+    program is solved again without objective and presolve, so that an error there is not repeated.
     """
     try:
         relaxed = _check_relaxation(arrays.relaxed(), analyst, ray)
@@ -250,11 +249,11 @@ def _check_relaxation(arrays: LinearArrays, analyst: Analyst, ray: FloatArray | 
 
 
 def _heavy_rows(arrays: LinearArrays, weight: FloatArray, analyst: Analyst) -> IntArray:
-    """Rows whose weight in a proof is above rounding. If these can all hold: the rows with any weight,
-    and if these can hold too, all rows.
+    """Rows whose weight in a proof is above rounding. If these can all be met, the rows with any
+    weight; if these can be met too, all rows.
 
-    A row that asks for 1e9 times what another one allows outweighs it as much, and neither
-    conflicts without the other.
+    Weights may differ by 1e9: so much more may one row demand than another allows, and they conflict
+    only together.
     """
     feasibility = replace(arrays, cost=np.zeros(arrays.shape[1]), offset=0.0)
     least = 1e-9 * weight.max(initial=0.0)
@@ -301,11 +300,11 @@ def refuse_refuted(
 
 
 def conflicting_rows(arrays: LinearArrays, checked: Checked, analyst: Analyst) -> ConflictingRows:
-    """Rows that cannot all hold,
-    as few as are found within the bounds of work and time (a deletion filter).
+    """A small set of rows that cannot all be met, found by a deletion filter within the limits of work
+    and time.
 
-    Larger parts of the set are left out first, then smaller ones, then single rows. What is left
-    when every single row was tried is irreducible: without any one of them the others can hold.
+    Large parts of the set are left out first, then smaller ones, then single rows. Once every single
+    row was tried, the set is irreducible: without any one of its rows the others can be met.
     """
     if checked.finding is ClaimFinding.SHOWN:
         search = _Deletion(arrays.relaxed(), checked.rows, analyst, linear=True)
@@ -375,7 +374,7 @@ class _Deletion:
             if self._still_conflict(rest, alone, values):
                 self.rows = rest
             else:
-                # Neither infeasible nor met: perhaps these rows were not needed.
+                # If the run decided neither, the set may still contain rows that are not needed.
                 settled &= values.x is not None
                 at += size
         return settled
@@ -385,11 +384,11 @@ class _Deletion:
         return values.termination in NO_POINT
 
     def _sure(self) -> bool:
-        """Whether the rows conflict for sure; they are kept as such then."""
+        """Whether it is proved that the rows conflict; they are stored if so."""
         if not self._linear or len(self.rows) == len(self.sure) or self._proved():
             self.sure = self.rows
             return True
-        return False  # what the solver said of a trial is not proved
+        return False  # the trial was a claim of the solver
 
     def _proved(self) -> bool:
         """Whether duals prove that the rows of a linear program cannot all hold."""
@@ -473,7 +472,7 @@ class _ScarceTime(_Deletion):
 def described(
     arrays: LinearArrays, program: AllocationProgram | None, rows: IntArray
 ) -> tuple[Conflict, ...]:
-    """Rows in the user's words."""
+    """Rows as conflicts, described as in the instance."""
     found = [arrays.row_name(int(row)) for row in rows]
     if program is None:
         return tuple(

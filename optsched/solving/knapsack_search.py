@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from optsched.program import AllocationProgram, LinearArrays
 
 MOST_ITEMS = 5000
-"""Equal items are listed one by one."""
+"""Items at most; equal ones are listed one by one."""
 LISTED = (20_000, 200_000, 2_000_000)
-"""Sets of a half that are listed, pass by pass."""
+"""Sets of a half that are listed at most, in each pass."""
 CELLS = 10_000_000
 """Sets times resources, at most."""
 PAIRS = 300
-"""Pairs that are looked at, for each set that is listed."""
+"""Pairs that are tried for each listed set."""
 AT_ONCE = 1_000_000
-"""Of these at a time."""
+"""Pairs that are tried at a time."""
 SETS_AT_ONCE = 4096
 HALF = 62
 """Items of a half: a set is the bits of a number."""
@@ -109,7 +109,7 @@ class KnapsackItems(NamedTuple):
 
 @dataclass(eq=False)
 class KnapsackRelaxation:
-    """What k items are worth at most, and what a change loses.
+    """A bound on the value of k items, and the loss of each change.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class KnapsackRelaxation:
     most : float
         B_k.
     bound : float
-        Lower than that once sets were listed.
+        The bound so far; it falls when sets are listed.
     price : FloatArray, shape (resources,)
         u.
     of_number : float
@@ -141,7 +141,7 @@ class KnapsackRelaxation:
     def at(
         cls, items: KnapsackItems, number: int, price: FloatArray, of_number: float
     ) -> KnapsackRelaxation:
-        """The relaxation at prices, which prove its bound whatever they are."""
+        """The relaxation at any prices, which prove its bound."""
         u = np.maximum(price, 0.0)
         d = items.value - u @ items.use - of_number
         bound = float(u @ items.room + of_number * number + np.maximum(d, 0.0).sum())
@@ -255,12 +255,12 @@ class KnapsackSearch:
 
     @property
     def bound(self) -> float:
-        """What no point is worth more than, once there are relaxations."""
+        """An upper bound on the value of every point, once there are relaxations."""
         return max([self.value, *(each.bound for each in self.relaxations if self._open(each))])
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is better than the best point."""
+        """Whether the best point is proved optimal."""
         return not any(self._open(each) for each in self.relaxations)
 
     def relax(self, near: float, relaxation: Callable[[int], KnapsackRelaxation | None]) -> None:
@@ -276,15 +276,15 @@ class KnapsackSearch:
                     if way > 0:  # nor do more
                         break
                 else:
-                    # At these prices the bound of a number further away is no higher
+                    # At these prices the bound of a number further away is not larger
                     if not self._open(found) and way * found.of_number <= 0:
                         break
                     self.relaxations.append(found)
                 number += way
 
     def run(self, enough: Callable[[], bool]) -> None:
-        """List sets pass by pass until nothing is better, all lists are as long as they may be, or
-        it is enough.
+        """List more sets in each pass, until the best point is optimal, the lists have their largest
+        length, or ``enough`` returns true.
         """
         for listed in LISTED:
             for each in sorted(self.relaxations, key=lambda each: -each.bound):
@@ -292,7 +292,7 @@ class KnapsackSearch:
                     self._enumerate(each, min(listed, CELLS // len(self.items.use)), enough)
 
     def _most_lost(self, bound: float) -> float:
-        """What a better point may lose against a bound."""
+        """Largest loss of a better point against a bound."""
         return bound - self.value - self.step + ROUNDING * max(1.0, abs(bound))
 
     def _open(self, of: KnapsackRelaxation) -> bool:
@@ -300,7 +300,7 @@ class KnapsackSearch:
         return self._most_lost(of.bound) >= (0.0 if self.step else 2 * ROUNDING * abs(of.bound))
 
     def _enumerate(self, of: KnapsackRelaxation, listed: int, enough: Callable[[], bool]) -> None:
-        """Look for a better point among those that change sets of two lists; the rest has a lower bound."""
+        """Look for a better point among pairs of listed sets, and lower the bound of the other points."""
         order = np.argsort(of.loss, kind="stable")
         most = self._most_lost(of.most)
         count = int(np.searchsorted(of.loss[order], most, "right"))
@@ -330,7 +330,7 @@ class KnapsackSearch:
     def _take(
         self, of: KnapsackRelaxation, halves: tuple[IntArray, IntArray], codes: tuple[int, int]
     ) -> None:
-        """Make a point the best one, if it is."""
+        """Keep a point if it is the best one."""
         taken = of.base.copy()
         for half, code in zip(halves, codes, strict=True):
             bits = (code >> np.arange(len(half))) & 1
@@ -410,7 +410,7 @@ class _Join(NamedTuple):
         loss = self._loss(first, second)
         good = np.flatnonzero(loss <= most)
         first, second = first[good], second[good]
-        # The number first: the windows are wider than it by rounding only
+        # The number of items first: it decides most pairs
         for resource in range(len(self.room) - 1, -1, -1):
             free = self.room[resource] + ROUNDING * max(1.0, abs(self.room[resource]))
             free = free - self.left.change[resource, first] - self.right.change[resource, second]
@@ -423,7 +423,7 @@ class _Join(NamedTuple):
         return at + kept, seen, codes
 
     def _loss(self, first: IntArray, second: IntArray) -> FloatArray:
-        """What pairs lose: by their changes, and the room that they leave at its price."""
+        """Losses of pairs: of their changes, and of the room that they leave, at its price."""
         changed = self.left.loss[first] + self.right.loss[second]
         loss: FloatArray = changed + self.worth - self.cost[first] - self.right_cost[second]
         return loss

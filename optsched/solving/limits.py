@@ -1,4 +1,4 @@
-"""The limits that a caller gives: keywords of all functions that solve, checked in one place."""
+"""Limits of a call: the keywords of all functions that solve, checked in one place."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def takes_limits(function: Function) -> Function:
 
     They stand in the signature that help and notebooks show.
     """
-    own = list(signature(function).parameters.values())[:-1]
+    parameters = list(signature(function).parameters.values())[:-1]
     limits = signature(make_limits).parameters.values()
-    shared = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in limits]
-    checked: Any = checks_keywords(function, [one.name for one in shared])
-    checked.__signature__ = Signature([*own, *shared])
+    shared = [limit.replace(kind=Parameter.KEYWORD_ONLY) for limit in limits]
+    checked: Any = checks_keywords(function, [limit.name for limit in shared])
+    checked.__signature__ = Signature([*parameters, *shared])
     return checked  # type: ignore[no-any-return]
 
 
@@ -81,7 +81,7 @@ def make_limits(
         for name, given in names.items():
             if given is None and name in ("gap", "work_limit"):
                 continue
-            # To Python True is the number 1: here it is a mistake.
+            # In Python True is a number, but as a limit it is a mistake.
             if isinstance(given, bool) or not isinstance(given, kind):
                 raise InvalidArgument(name, repr(given), expected)
     for name, value in (("time_limit", seconds), ("work_limit", work_limit)):

@@ -1,4 +1,4 @@
-"""What comes out of a run of a solver, certified."""
+"""Certified outcomes of runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Outcome(Displayed):
     Attributes
     ----------
     values : Values
-        What the solver said.
+        Of the solver.
     x : FloatArray or None
         The point (of an allocation program: cleaned totals of the class columns).
     value : float or None
@@ -56,14 +56,13 @@ class Outcome(Displayed):
         Whether the set of conflicts is minimal.
     solver : type of Solver
     duals_alone : bool
-        Whether no solver gave the duals: then the bound is only what each job could have alone.
+        Whether no solver gave the duals: then the bound is the value if each job were alone.
     noise : float
         Differences of the objective below this are rounding.
     refuted : bool
         Whether a feasible point showed that what the solver claimed is false.
     by_clock : bool
-        Whether the clock or the user stopped a run that this rests on, and ``values`` does not say
-        so.
+        Whether the clock or the user stopped a run that this depends on, other than that of ``values``.
     """
 
     values: Values
@@ -84,7 +83,7 @@ class Outcome(Displayed):
 
     @property
     def rests_on_claim(self) -> bool:
-        """Whether a solver's word is all there is for the bound, or for that there is no point."""
+        """Whether the bound, or infeasibility, is only a claim of the solver."""
         if self.status is Status.INFEASIBLE:
             return self.certificate.proof == "claimed"
         return self.bound is not None and self.bound_source == "solver"

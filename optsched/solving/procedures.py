@@ -1,6 +1,4 @@
-"""From a formulation to a solution:
-its programs are solved, one after the other, and the answer is written down.
-"""
+"""From a formulation to a solution: its programs are solved one after the other."""
 
 from __future__ import annotations
 
@@ -59,11 +57,11 @@ if TYPE_CHECKING:
 
 NO_PLAN = "no plan was found: the best allocation leaves a job without time, so that the objective is infinite"
 STAGES = {"load": "reading", "compile": "compiling", "build": "building the program"}
-"""What comes before the first run of a solver, by the names of its timings."""
+"""Steps before the first run of a solver, by the names of their timings."""
 
 
 def solve_formulation(formulation: Formulation, candidates: Candidates, engine: Engine) -> Solution:
-    """Solve and certify what the procedure of a formulation asks for.
+    """Run the procedure of a formulation, and certify its solution.
 
     Parameters
     ----------
@@ -92,9 +90,9 @@ def solve_formulation(formulation: Formulation, candidates: Candidates, engine: 
         return _stopped(formulation, C, engine, stopped.outcome)
     if isinstance(result, RuleDecision):
         return _decided(formulation, C, engine, result, run.cut or Termination.CLOSED_FORM)
-    assert run.own is not None
-    with delayed_interrupt():  # what is found is not lost any more
-        return _answer(formulation, engine, run.own, result)
+    assert run.solved is not None
+    with delayed_interrupt():  # Ctrl-C must not lose the answer any more
+        return _answer(formulation, engine, run.solved, result)
 
 
 class _NothingToDecide(Exception):
@@ -106,7 +104,7 @@ class _NothingToDecide(Exception):
 
 
 class _Unfinished(Exception):
-    """A program without whose optimum there is no answer was stopped, or it has none."""
+    """A program whose optimum the procedure needs was stopped, or has none."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.values.words)
@@ -136,7 +134,7 @@ class _Run:
     classes: Classes
     engine: Engine
     on_demand: bool
-    own: SolvedProgram | None = None
+    solved: SolvedProgram | None = None
     cut: Termination | None = None
 
     def to_the_end(self) -> Result:
@@ -152,8 +150,7 @@ class _Run:
                 return result
             finally:
                 self.spend_since(started)
-            # Nothing is known yet that could be the answer, unless a plan has a schedule by rule
-            # (`solve_plan`).
+            # There is no answer yet, unless a plan has a schedule by rule (`solve_plan`).
             if optimum is None and isinstance(
                 step, AllocationProgram | Auxiliary | Probe | PricedRows
             ):
@@ -161,7 +158,7 @@ class _Run:
             optimum = self._optimum(step)
 
     def spend_since(self, started: float) -> None:
-        """Count the formulation's own work: that of a rule is its solving."""
+        """Count the time of the formulation itself; for a rule it counts as solving."""
         on = "solve" if self.formulation.sense == "rule" else "build"
         self.engine.spend(on, self.engine.timer.clock() - started)
 
@@ -172,11 +169,11 @@ class _Run:
             return self._priced(step)
         if isinstance(step, Auxiliary):
             return _as_optimum(self._auxiliary(step))
-        self.own = self._own(step)
-        return _as_optimum(self.own.outcome)
+        self.solved = self._solve_program(step)
+        return _as_optimum(self.solved.outcome)
 
-    def _own(self, program: AllocationProgram | Plan) -> SolvedProgram:
-        """The formulation's own program, by the method that it calls for."""
+    def _solve_program(self, program: AllocationProgram | Plan) -> SolvedProgram:
+        """Solve the formulation's own program by the method that it needs."""
         if nothing_to_decide(program):
             raise _NothingToDecide(program)
         if not isinstance(program, AllocationProgram):
@@ -255,11 +252,14 @@ def _require_optimum(outcome: Outcome) -> None:
 
 
 def _answer(
-    formulation: Formulation, engine: Engine, own: SolvedProgram, result: Reduced | Undecided | None
+    formulation: Formulation,
+    engine: Engine,
+    solved: SolvedProgram,
+    result: Reduced | Undecided | None,
 ) -> Solution:
-    """The solution of the formulation's own program, with what its procedure makes of it."""
-    outcome, notes = _some_time_for_all(engine, own), own.notes
-    value = own.program.units.objective(0.0 if outcome.value is None else outcome.value)
+    """The solution of the formulation's own program, changed as its procedure returns."""
+    outcome, notes = _some_time_for_all(engine, solved), solved.notes
+    value = solved.program.units.objective(0.0 if outcome.value is None else outcome.value)
     if outcome.x is not None and outcome.certificate.ok and np.isinf(value):
         outcome, notes = _without_plan(outcome), (NO_PLAN, *notes)
     if isinstance(result, Undecided):
@@ -268,37 +268,37 @@ def _answer(
         outcome = replace(outcome, values=values, status=Status.FEASIBLE)
     solution = solution_of(
         formulation,
-        own.program.classes.candidates,
-        own.program,
+        solved.program.classes.candidates,
+        solved.program,
         outcome,
         engine,
-        own.schedule,
-        own.stages,
+        solved.schedule,
+        solved.stages,
         notes=notes,
-        columns_made=own.columns_made,
+        columns_made=solved.columns_made,
     )
-    if own.seats is not None and solution.allocation is not None:
-        return replace(solution, allocation=replace(solution.allocation, seats=own.seats))
+    if solved.seats is not None and solution.allocation is not None:
+        return replace(solution, allocation=replace(solution.allocation, seats=solved.seats))
     if engine.found is not None and result is None:
-        return replace(solution, alternatives=_alternatives(formulation, engine, own))
+        return replace(solution, alternatives=_alternatives(formulation, engine, solved))
     if isinstance(result, Reduced):
-        C = own.program.classes
+        C = solved.program.classes
         figures = by_job(C, result.figures)
         return replace(solution, allocation=Allocation(C, result.x), figures=figures)
     return solution
 
 
 def _alternatives(
-    formulation: Formulation, engine: Engine, own: SolvedProgram
+    formulation: Formulation, engine: Engine, solved: SolvedProgram
 ) -> tuple[Solution, ...]:
     """Other solutions of the formulation's own program that were found on the way."""
     from optsched.solving.alternatives import other_solutions  # few users want several
 
     assert engine.found is not None
-    candidates = own.program.classes.candidates
+    candidates = solved.program.classes.candidates
     return tuple(
         solution_of(formulation, candidates, other.program, other.outcome, engine, other.schedule)
-        for other in other_solutions(own, engine.found)
+        for other in other_solutions(solved, engine.found)
     )
 
 
@@ -368,15 +368,13 @@ def solution_of(
     )
 
 
-def _some_time_for_all(engine: Engine, own: SolvedProgram) -> Outcome:
-    """The outcome of a program;
-    infeasible where every allocation is shown to leave a job without any time.
-    """
-    program, outcome = own.program, own.outcome
+def _some_time_for_all(engine: Engine, solved: SolvedProgram) -> Outcome:
+    """The outcome of a program; infeasible if every allocation is proved to leave a job without time."""
+    program, outcome = solved.program, solved.outcome
     nothing_shown = outcome.x is not None or outcome.status is Status.LIMIT
     if (
         not isinstance(program, AllocationProgram)
-        or own.columns_made is not None  # other columns may have time for all
+        or solved.columns_made is not None  # other columns may have time for all
         or not (outcome.certificate.ok and nothing_shown)
         or not time_is_scarce(program, outcome.x)
         or not engine.has_time_left(0.0)
@@ -386,7 +384,7 @@ def _some_time_for_all(engine: Engine, own: SolvedProgram) -> Outcome:
 
 
 def _without_plan(outcome: Outcome) -> Outcome:
-    """The outcome without its point, which leaves a job without any time: no plan ends then."""
+    """The outcome without its point, which leaves a job without any time: the objective is infinite."""
     return replace(
         outcome.without_bound(),
         values=replace(outcome.values, termination=Termination.IMPRECISE),
@@ -400,7 +398,7 @@ def _without_plan(outcome: Outcome) -> Outcome:
 def _prices(program: AllocationProgram | Plan, outcome: Outcome) -> dict[str, float]:
     """Improvement of the objective per unit of each resource: the duals of the capacity rows.
 
-    None of programs that know nodes, where a GPU is of no use without room on a node.
+    Programs that know nodes have none: there a GPU is of no use without room on its node.
     """
     if not isinstance(program, AllocationProgram) or program.space is not None:
         return {}
@@ -419,16 +417,14 @@ def _decided(
     decision: RuleDecision,
     termination: Termination,
 ) -> Solution:
-    """What a rule decided: its feasibility is certified,
-    and how far it is from its bound, if it has one.
-    """
+    """The solution of a rule: feasibility is certified, and the gap to its bound, if it has one."""
     program, x, value = decision.program, decision.x, decision.value
     if nothing_to_decide(program):
         return _empty(formulation, program)
     bound, source = decision.bound or (None, "none")
     proof = "claimed" if source == "solver" else "rule"
     certificate = certify_point(program.to_linear().arrays, x, program.value(x), proof)
-    # Without a bound what the rule decides is what was asked for.
+    # Without a bound the decision of the rule is the answer by definition.
     status = Status.OPTIMAL
     gap = gap_of(value, bound)
     if bound is not None and (gap is None or gap > OPTIMALITY):
@@ -485,8 +481,9 @@ def cut_off(
     timer: Timer,
     timings: Mapping[str, float],
 ) -> Solution:
-    """No answer: the time was over before a solver could begin; a note says what took it, and which
-    limit to try."""
+    """No answer: the time was over before a solver could begin. A note says which steps took it, and
+    which limit to try.
+    """
     least = 0.01 * timer.spent
     spent = [
         f"{words} took {timings[stage]:.2g} s"
@@ -502,7 +499,7 @@ def cut_off(
         certificate=Certificate(True, "none", {}),
         reproducible=False,
         timings=dict(timings),
-        # Nobody knows how long the rest takes; of large instances reading takes most of the time.
+        # The time of the rest is not known; for large instances reading takes most of it.
         notes=(f"{limit}: {', '.join(spent)}; try {math.ceil(2.0 * timer.spent)} s or more",),
     )
 
@@ -514,7 +511,7 @@ def _rule_record(engine: Engine) -> SolverRecord:
 
 
 def _infeasible(formulation: Formulation, C: Classes, conflicts: tuple[Conflict, ...]) -> Solution:
-    """Some requirement can be met by nothing, whatever the others are."""
+    """Infeasible: some requirement cannot be met, whatever the others are."""
     return _solution(
         formulation,
         C.candidates,
@@ -525,9 +522,7 @@ def _infeasible(formulation: Formulation, C: Classes, conflicts: tuple[Conflict,
 
 
 def _empty(formulation: Formulation, program: AllocationProgram | Plan) -> Solution:
-    """No job is in the program:
-    an empty total is 0, an empty minimum does not exist, nobody runs.
-    """
+    """No job is in the program: an empty total is 0, an empty minimum does not exist."""
     C, schedule = program.classes, None
     value: float | None = 0.0
     if isinstance(program, AllocationProgram):

@@ -1,10 +1,9 @@
-"""Cross-checks: a bound that only a solver vouches for is tried again,
-by another solver or another search.
+"""Cross-checks of bounds that no duals prove, by another solver or another search.
 
-A solver's own proof is a claim: CP-SAT 9.15 has called 28 optimal where 27 exists. The objective is
-cut off a step better than the incumbent, and the program solved again elsewhere. Infeasible: the
-claim is cross-checked. A better point refutes it, and takes the incumbent's place until its own
-cut-off is infeasible.
+The bound of a branch and bound is a claim: CP-SAT 9.15 has called 28 optimal where 27 exists. So a row
+asks for an objective that is one step better than the incumbent, and another solver solves that
+program. If it is infeasible, the claim is cross-checked. If it has a better point, the claim is false:
+that point becomes the incumbent, and is checked in the same way.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("optsched")
 
 STEP = 1e-6
-"""Relative improvement that is excluded where objective values have no smallest difference."""
+"""Relative improvement that is excluded if objective values have no smallest difference."""
 ATTEMPTS = 50
 OTHER_SEARCH = {"permute_variable_randomly": True, "symmetry_level": 0}
 """Options of CP-SAT under which a claim of its default search is tried again."""
@@ -40,8 +39,8 @@ OTHER_SEARCH = {"permute_variable_randomly": True, "symmetry_level": 0}
 
 @dataclass(frozen=True, eq=False)
 class CutOffResult:
-    """What came of a cut-off:
-    a ``bound`` (nothing is better), something better (``x``), or neither: it was stopped.
+    """Result of a cut-off program: a ``bound`` (nothing is better), a better point ``x``, or neither if
+    the run was stopped.
     """
 
     words: str
@@ -55,10 +54,9 @@ def cross_checked(
     attempt: Callable[[Outcome], CutOffResult],
     certify: Callable[[Values], Outcome],
 ) -> Outcome:
-    """An outcome of an integer program with its claim tried again, if the engine is to prove.
+    """An outcome of an integer program with its claim cross-checked, if the engine is to prove.
 
-    Where a point refuted the claim of the first solver, nothing is claimed of that point: then it is
-    what the cut-off is made of.
+    If a point refuted the claim of the first solver, the cut-off is made of that point.
 
     Parameters
     ----------
@@ -83,7 +81,7 @@ def cross_checked(
             return outcome
         if verdict.bound is not None:
             log.info("cross-checked: %s", verdict.words)
-            # A weaker bound that duals proved, as of the columns alone, gives way with its duals
+            # A weaker bound that duals proved is replaced, with its duals
             residuals = {**outcome.certificate.residuals}
             residuals.pop("duals", None)
             certificate = Certificate(True, "cross-checked", residuals)
@@ -108,7 +106,7 @@ def cross_checked(
 
 
 def _unproven(values: Values, x: FloatArray) -> Values:
-    """A better point in the place of what was claimed; a refuted bound is none."""
+    """Values with a better point, and without the refuted bound."""
     return replace(
         values, termination=Termination.IMPRECISE, x=x, y=None, objective=None, bound=None
     )
@@ -118,7 +116,7 @@ def _unproven(values: Values, x: FloatArray) -> Values:
 
 
 def proved_linear(engine: Engine, arrays: LinearArrays, outcome: Outcome) -> Outcome:
-    """An outcome of a linear or mixed-integer program with its claim tried again."""
+    """An outcome of a linear or mixed-integer program with its claim cross-checked."""
     if not arrays.is_integer:
         return outcome
     return cross_checked(
@@ -130,7 +128,7 @@ def proved_linear(engine: Engine, arrays: LinearArrays, outcome: Outcome) -> Out
 
 
 def proved_allocation(engine: Engine, program: AllocationProgram, outcome: Outcome) -> Outcome:
-    """An outcome of an integral allocation program with its claim tried again."""
+    """An outcome of an integral allocation program with its claim cross-checked."""
     if not program.integral:
         return outcome
     arrays = program.to_linear().arrays
@@ -159,7 +157,7 @@ def better_point(
     asked, reason, chosen = engine.solver, engine.reason, engine.chosen
     try:
         session = engine.open(cut_off(arrays, outcome.value, margin), name)
-        # Options are those of the other solver, and with a gap this one may miss the better point.
+        # The options belong to the other solver; with a gap this one may miss the better point.
         limits = replace(engine.limits_left(), options={}, gap=None)
         values = engine.run_within(session, limits)
     finally:

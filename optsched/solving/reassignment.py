@@ -1,13 +1,13 @@
-"""Local search for assignments: all jobs of a few agents are divided among them anew.
+"""Local search for assignments: the jobs of a few agents are divided among them anew.
 
 At duals of the relaxation, a job loses ``loss_ij`` with agent i, and a unit of room that stays free
-loses the ``price_i`` of the agent. An assignment is worth the bound less all that it loses (`Core`),
+loses the ``price_i`` of the agent. The value of an assignment is the bound minus its losses (`Core`),
 so a good one has small losses and full agents. Few exchanges of two jobs leave agents full; among
 the millions of ways to divide the jobs of four agents some do.
 
-They are found in the middle: the jobs are cut into two halves, the ways to divide each half that
-lose least are listed, and of two ways, one of each half, those are kept that together overload
-nobody and lose no more than the present assignment.
+They are found by meeting in the middle: the jobs are cut into two halves, the ways to divide each half
+that lose least are listed, and pairs of ways are kept that overload no agent and lose no more than the
+present assignment.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ PAIRS = 2_000_000
 DRAWS = 20
 """Jobs that are drawn until there are enough agents, at most."""
 ALWAYS = 0.05
-"""What a job counts when agents are drawn, beside its loss: so much of a typical loss."""
+"""Weight of a job when agents are drawn, in addition to its loss: a fraction of the typical loss."""
 OTHERS = 0.2
-"""What jobs of agents that are not drawn yet count, relative to those of agents that are."""
+"""Relative weight of jobs whose agents are not drawn yet."""
 
 
 class AssignmentPrices(NamedTuple):
-    """What an assignment loses against a bound.
+    """Losses of assignments against a bound.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class AssignmentPrices(NamedTuple):
     price: FloatArray
 
     def lost(self, of: Assignment, agent: IntArray) -> float:
-        """What an assignment is short of the bound."""
+        """Difference between the bound and the value of an assignment."""
         free = of.room - of.load(agent)
         return float(self.loss[agent, np.arange(of.jobs)].sum() + self.price @ free)
 
@@ -138,9 +138,10 @@ class _Neighbourhood(NamedTuple):
 
 @dataclass(eq=False)
 class Reassignment:
-    """A search that goes on from one assignment within all rooms to the next.
+    """A search that moves from one feasible assignment to the next.
 
-    It takes what loses as little, and what loses up to a typical loss more than the best one known.
+    It accepts assignments that lose no more than the present one, or up to a typical loss more than the
+    best one.
 
     Attributes
     ----------
@@ -170,15 +171,15 @@ class Reassignment:
         self.typical = max(float(np.median(some)) if len(some) else 0.0, ROUNDING)
 
     def run(self, stale: int, enough: Callable[[float], bool]) -> None:
-        """Go on until so many neighbourhoods in a row hold nothing better, or what the best one
-        loses is enough.
+        """Search until ``stale`` neighbourhoods in a row brought no improvement, or ``enough`` accepts the
+        loss of the best assignment.
         """
         since = 0
         while since < stale and not enough(self.least):
             since = 0 if self.turn() else since + 1
 
     def turn(self) -> bool:
-        """Divide the jobs of some agents anew; whether that gave a better one than ever."""
+        """Divide the jobs of some agents anew; returns whether that improved the best assignment."""
         wanted = int(self.random.integers(FEWEST, MOST + 1))
         spare = self.typical if self.lost <= self.least + self.typical else 0.0
         if not self.divide(self._drawn(min(wanted, self.of.agents)), spare):
@@ -190,8 +191,8 @@ class Reassignment:
         return True
 
     def divide(self, agents: IntArray, spare: float) -> bool:
-        """Divide the jobs of some agents anew, in a way that loses no more than now and ``spare``; whether
-        there is one that changes something.
+        """Divide the jobs of some agents in another way that loses at most ``spare`` more than now; returns
+        whether there is one.
         """
         found = self._divided(self._part(agents, spare))
         if found is not None:
@@ -199,7 +200,7 @@ class Reassignment:
         return found is not None
 
     def _drawn(self, count: int) -> IntArray:
-        """Agents: those of jobs that lose much, and others where these would lose little."""
+        """Draw agents of jobs that lose much, and agents with whom these jobs would lose little."""
         loss, agent = self.prices.loss, self.agent
         weight = loss[agent, np.arange(len(agent))] + ALWAYS * self.typical
         drawn = np.zeros(self.of.agents, bool)
@@ -215,7 +216,7 @@ class Reassignment:
         return np.flatnonzero(drawn).astype(np.int64)
 
     def _part(self, agents: IntArray, spare: float) -> _Neighbourhood:
-        """The jobs of agents that may move, and what they may lose."""
+        """The neighbourhood of some agents: their jobs that may move, and their largest loss."""
         number = np.full(self.of.agents, -1)
         number[agents] = np.arange(len(agents))
         jobs = np.flatnonzero(number[self.agent] >= 0).astype(np.int64)
@@ -236,7 +237,7 @@ class Reassignment:
         return _Neighbourhood(agents, jobs, loss, use, room, price, most)
 
     def _divided(self, part: _Neighbourhood) -> IntArray | None:
-        """The assignment after the best way to divide them that changes something; None without any."""
+        """The assignment after the best change; None without one."""
         order = self.random.permutation(len(part.jobs))
         halves = np.array_split(order, 2)
         ways = [_ways(part, half) for half in halves]
@@ -262,7 +263,7 @@ def _one_of(random: np.random.Generator, weight: FloatArray) -> int:
 
 
 def _ways(part: _Neighbourhood, jobs: IntArray) -> _Ways:
-    """Ways to divide some jobs of a part, job by job; of many those that lose least."""
+    """Ways to divide some jobs of a neighbourhood, built job by job; those that lose least."""
     g = len(part.agents)
     found = _Ways(np.zeros(1), np.zeros((g, 1)), np.zeros(1, np.int64))
     for job in jobs.tolist():
@@ -282,8 +283,8 @@ def _ways(part: _Neighbourhood, jobs: IntArray) -> _Ways:
 def _joined(
     part: _Neighbourhood, one: _Ways, other: _Ways
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """Pairs of ways that together overload nobody and lose little: what they lose, and the two."""
-    # An agent may have so much room left that what the room costs is no more than all may lose
+    """Pairs of ways that together overload no agent and lose little: losses, and the two ways."""
+    # The free room of an agent may cost at most what all may lose
     spare = np.minimum(part.most / np.maximum(part.price, ROUNDING), part.room)
     narrow = int(np.argmax(other.load.std(axis=1) / np.maximum(spare, ROUNDING)))
     other_order = np.argsort(other.load[narrow], kind="stable")

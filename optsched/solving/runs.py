@@ -1,4 +1,4 @@
-"""Runs of solvers within one budget of time: which solver, its sessions, and what all runs cost."""
+"""Runs of solvers within one time limit: choice of the solver, sessions, totals of all runs."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ T = TypeVar("T")
 log = logging.getLogger("optsched")
 
 LIKE_CERTIFYING = ("compile", "build")
-"""Stages whose time says how long certifying an answer will take."""
+"""Timings from which the time of the certificate is estimated."""
 RESERVED = 0.25
-"""Part of the time limit that is kept back for what comes after the solver, at most."""
+"""Largest fraction of the time limit that is reserved for the steps after the solver."""
 KILLABLE = 50_000
 """Entries from which a program is solved in a process that can be killed,
 if its back-end may overrun.
 
-The process costs about half a second. What it insures against are orderings and factorisations,
-which look at no clock. How long they take depends on the structure, so that no size tells: 50,000
-entries took Clarabel from 0.05 s to 1.5 s, and five times as many up to 15 s.
+The process costs about half a second. Orderings and factorisations do not look at the clock, and
+their time depends on the structure: 50,000 entries took Clarabel from 0.05 s to 1.5 s, and five
+times as many up to 15 s.
 """
 
 
@@ -72,17 +72,17 @@ class SolverRuns:
     solver: str = "auto"
     limits: Limits = field(default_factory=Limits)
     prove: bool = False
-    """Cross-check what only a solver vouches for (`optsched.solving.proof`)."""
+    """Cross-check claims that no duals prove (`optsched.solving.proof`)."""
     known_points: bool = True
-    """Whether an allocation that needs no solver is the answer where no attempt finds one."""
+    """Whether an allocation that needs no solver is the answer if no attempt finds one."""
     timings: dict[str, float] = field(default_factory=dict)
     chosen: type[Solver] | None = None
     reason: str = ""
     rebuilt: list[str] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
-    """What was tried where the first solver alone did not settle a program."""
+    """Attempts at programs that the first solver alone did not settle."""
     missing: list[Attempt] = field(default_factory=list)
-    """Solvers that were to be used and are not installed, until an attempt lists them."""
+    """Solvers that were chosen and are not installed, until an attempt lists them."""
     by_clock: bool = False
     """Whether the clock or the user stopped an attempt, or the clock left no time for another."""
     iterations: int = 0
@@ -91,11 +91,11 @@ class SolverRuns:
     """Point to start from: totals of the class columns, or all columns of a linear program."""
     start_used: bool = False
     explains: bool = True
-    """Whether a solver that says infeasible must show it, with the rows that conflict: with 10,000
-    jobs that takes minutes, for nothing if the caller has another program to ask.
+    """Whether a claim of infeasibility is checked and explained by conflicting rows. With 10,000
+    jobs that takes minutes, in vain if the caller solves another program anyway.
     """
     inside: bool = False
-    """Whether of many optima of a linear program one inside the optimal face is wanted."""
+    """Whether an optimum inside the optimal face is wanted, and not a vertex."""
     processes: int = 1
     """Parts of a program that are solved at a time, if it falls into parts."""
     executor: str = LOCAL
@@ -103,7 +103,7 @@ class SolverRuns:
     in_parts: bool = False
     """Whether a program was solved in parts."""
     vertex: bool = False
-    """Whether a vertex is wanted: of times that are cut into slices few are fractions of intervals."""
+    """Whether a vertex is wanted: schedules are cut into few slices there."""
     found: FoundPoints | None = None
     """Points that were found on the way, where several solutions are asked for (`keep`)."""
     bases: Bases = field(default_factory=Bases)
@@ -116,11 +116,12 @@ class SolverRuns:
             self.timer = Timer.after(self.limits.time)
 
     def keep(self, solutions: int) -> None:
-        """Keep what is found on the way, for so many solutions with the best one.
+        """Keep the points that are found on the way.
 
         Parameters
         ----------
         solutions : int
+            How many solutions the caller wants, the best one included; 1 keeps nothing.
         """
         if solutions > 1:
             from optsched.solving.alternatives import FoundPoints  # few users want several
@@ -132,9 +133,9 @@ class SolverRuns:
 
     @property
     def reserve(self) -> float:
-        """Seconds that are kept back for what comes after a run: the certificate, the allocation.
+        """Seconds that are reserved for the steps after a run: the certificate, the allocation.
 
-        These go through the same columns as compiling and building, which were measured.
+        They go through the same columns as compiling and building, whose time was measured.
         """
         if self.timer.seconds is None:
             return 0.0
@@ -160,11 +161,11 @@ class SolverRuns:
         return seconds is None or self.time_left > share * seconds
 
     def spend(self, on: str, seconds: float) -> None:
-        """Count time that was spent on something."""
+        """Add time to one of the timings."""
         self.timings[on] = self.timings.get(on, 0.0) + seconds
 
     def build(self, build: Callable[[], T]) -> T:
-        """Call something that builds a program, on the clock."""
+        """Call a function that builds a program, and add its time to the timings."""
         clock = self.timer.clock
         started = clock()
         result = build()
@@ -228,10 +229,10 @@ class SolverRuns:
     ) -> type[Solver]:
         """Use a solver, or under `auto` the first fallback that is installed where it is not."""
         missing = []
-        # One by one: to load a solver takes longer than a small program does
-        for one in chain([solver], fallbacks if self.asked_for is None else ()):
+        # One by one: to load a solver takes longer than to solve a small program
+        for candidate in chain([solver], fallbacks if self.asked_for is None else ()):
             try:
-                return self.use(one, reason)
+                return self.use(candidate, reason)
             except SolverUnavailable as error:
                 missing.append(str(error))
                 # Options of the first solver mean nothing to another one
@@ -311,8 +312,8 @@ class SolverRuns:
         return session
 
     def killable(self, solver: type[Solver], entries: int) -> type[Solver]:
-        """What runs a solver on a program of so many entries:
-        itself, or a process that can be killed.
+        """The class that runs a solver on a program with this many entries:
+        the solver itself, or its counterpart in a process that can be killed.
 
         The values are the same. Records, capabilities and versions are those of the solver itself.
         """
@@ -322,7 +323,7 @@ class SolverRuns:
             isolated = self._own_process().isolated(solver)
             self._own_process().start()
         except (UsageError, SolverUnavailable) as error:
-            # Its class is part of a script, or no process can be started: late is better than never
+            # The class is part of a script, or no process can be started: an overrun is accepted then
             log.info("solver %s runs in this process: %s", solver.name, error)
             return solver
         log.info("solver %s runs in a process that can be killed", solver.name)
@@ -347,7 +348,7 @@ class SolverRuns:
         """Run a session within limits of its own; the basis of the first run stays as it is."""
         return self.record(session.run(limits), session.arrays.shape)
 
-    def tell(
+    def report(
         self,
         began: float,
         value: float,
@@ -355,7 +356,7 @@ class SolverRuns:
         words: str,
         point: Callable[[], FloatArray],
     ) -> None:
-        """Report the best point of a search that began then, and the bound."""
+        """Report the best point and the bound of a search that began at a time of the timer's clock."""
         limits = self.limits
         if limits.on_progress is not None:
             limits.on_progress(Progress(self.timer.clock() - began, value, bound, words))
@@ -363,8 +364,10 @@ class SolverRuns:
             limits.on_point(point())
 
     def record(self, values: Values, shape: tuple[int, int] | None = None) -> Values:
-        """Count a run of a solver in the timings and totals; what it returned must have the shape
-        of the program, where that is known here: of an allocation the certificate sees to it.
+        """Count a run of a solver in the timings and totals.
+
+        With ``shape`` the sizes of the point and duals are checked; the certificate checks those of
+        an allocation.
         """
         if shape is not None:
             values = values.checked(*shape, self.name)
@@ -381,7 +384,7 @@ class SolverRuns:
         return values
 
     def solver_record(self, solver: type[Solver], gap: float | None = None) -> SolverRecord:
-        """What a solver did here, as a solution keeps it; ``gap`` is the one that was asked for."""
+        """The record of the runs, as a solution keeps it; ``gap`` is the gap that was asked for."""
         return SolverRecord(
             name=solver.name,
             version=solver.version(),

@@ -61,9 +61,8 @@ log = logging.getLogger("optsched")
 
 
 LATER_COLUMNS, LATER_NODES = 4000, 5
-"""Columns of a later objective's program up to which it is solved, and nodes of branch and bound:
-limits that keep the time short beside that of the first objective, and that the clock has no part
-in."""
+"""Limits of the programs of later objectives: columns, and nodes of branch and bound. They keep these
+programs quick beside the first objective, and do not depend on the clock."""
 PLANS = "plans of what runs when"
 NO_PLAN_BY_RULE = "not proven: the plan by rule does not keep all deadlines"
 NOT_PROVEN = (
@@ -71,20 +70,18 @@ NOT_PROVEN = (
     "GPUs keeps them"
 )
 KEPT = 1e-9
-"""Relative amount by which a later run may miss what an earlier one reached: rounding."""
+"""Relative rounding by which a later run may lose of an earlier objective."""
 SEARCHED = 2000
-"""Columns from which plans of machines are searched before they are solved."""
+"""Columns from which plans of machines start with a local search."""
 FOR_SOLVER = 0.3
-"""Part of the time that such a search leaves."""
+"""Fraction of the time that this search leaves for the solver."""
 STEP = 1e-4
-"""Relative step of makespans that have no smallest difference."""
+"""Relative step of makespans where their smallest difference is not known."""
 WHOLE = 1e-6
-"""Part of a step that is rounding."""
+"""Fraction of a step that counts as rounding."""
 
 Held = tuple[FloatArray, Callable[[Schedule], FloatArray]]
-"""An objective that keeps its value:
-costs, and the point of its program of a schedule.
-"""
+"""An objective that must keep its value: its costs, and schedule -> point of its program."""
 
 
 def solve_plan(engine: Engine, plan: Plan) -> SolvedProgram:
@@ -110,7 +107,7 @@ def solve_plan(engine: Engine, plan: Plan) -> SolvedProgram:
 
 
 def _counted(engine: Engine, plan: LinearPlan, shortage: Shortage) -> SolvedProgram:
-    """An infeasible program that no solver has to look at."""
+    """An infeasible program: sums show it, no solver is needed."""
     engine.use(ClosedForm, "sums of what is asked for show that the program is infeasible")
     outcome = Outcome(
         Values(Termination.INFEASIBLE),
@@ -122,7 +119,7 @@ def _counted(engine: Engine, plan: LinearPlan, shortage: Shortage) -> SolvedProg
         status=Status.INFEASIBLE,
         solver=ClosedForm,
         conflicts=shortage.conflicts,
-        # Those that are left out may conflict with others for another reason than the sum.
+        # Requirements outside of the sum may conflict for another reason.
         explanation=Explanation.REDUCED,
     )
     return SolvedProgram(plan, outcome)
@@ -150,7 +147,7 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
     if outcome is None and plan.machines is not None and engine.asked_for is None:
         point = _balanced(engine, plan, plan.machines, point)
     if outcome is None:
-        # The plan with all schedules says why, if it is infeasible too.
+        # The plan with all schedules explains it, if that is infeasible too.
         with _unexplained(engine, plan.refuted_by is not None):
             outcome = engine.solve_linear(plan.program, meant, point)
     rule_failed = point is None and plan.unsearched is not None
@@ -177,7 +174,9 @@ def _balanced(
     machines: Callable[[], MachineTimes],
     point: FloatArray | None,
 ) -> FloatArray | None:
-    """The point of a search at the prices of the relaxation, where that is better; small programs need none."""
+    """The better of a point and the result of a search at the duals of the relaxation; small programs are
+    not searched.
+    """
     arrays = plan.program.arrays
     if arrays.shape[1] < SEARCHED or engine.limits.work is not None or engine.start is not None:
         return point
@@ -203,22 +202,24 @@ def _balanced(
     step = plan.step or STEP * bound
     least = step * np.ceil(bound / step - WHOLE) if plan.step else bound
 
-    told = np.inf
+    reported = np.inf
 
-    def tell() -> None:
-        """Report the best assignment and the bound, where it is new."""
-        nonlocal told
-        if search.makespan < told:
-            told = search.makespan
-            engine.tell(began, told, bound, "search of machines", lambda: times.point(search.agent))
+    def report() -> None:
+        """Report the best assignment and the bound, if it improved."""
+        nonlocal reported
+        if search.makespan < reported:
+            reported = search.makespan
+            engine.report(
+                began, reported, bound, "search of machines", lambda: times.point(search.agent)
+            )
 
     def enough() -> bool:
-        tell()
+        report()
         near = search.makespan - bound <= (engine.limits.gap or 0.0) * search.makespan
         return near or late()
 
     search.run(least, step, enough)
-    tell()
+    report()
     engine.spend("search", engine.timer.clock() - began)
     found = times.point(search.agent)
     better = point is None or arrays.objective(found) < arrays.objective(point)
@@ -226,7 +227,7 @@ def _balanced(
 
 
 def _guaranteed(plan: LinearPlan, solved: SolvedProgram) -> SolvedProgram:
-    """A solved plan with a note of its guarantee; its certificate fails if the guarantee is broken."""
+    """The solved plan with a note on its guarantee; its certificate fails if the guarantee is violated."""
     outcome, factor = solved.outcome, plan.guarantee
     if factor is None or outcome.value is None:
         return solved
@@ -238,8 +239,8 @@ def _guaranteed(plan: LinearPlan, solved: SolvedProgram) -> SolvedProgram:
 
 
 def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) -> Outcome | None:
-    """What needs no solver: a known point that reaches the bounds of the columns, so that duals of 0
-    prove it; and whatever is known, where nobody asks for more. None: solve.
+    """An outcome that needs no solver: a known point that duals of 0 prove optimal, or the known
+    point if the plan wants no further search. None: a solver is needed.
     """
     if point is None and plan.unsearched is None:
         return None
@@ -263,7 +264,7 @@ def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) 
 
 
 def _without_bound(outcome: Outcome) -> Outcome:
-    """An outcome whose duals are of no use: whoever checks it builds the whole program, with other rows."""
+    """An outcome without duals: a check of the file would build the whole program, with other rows."""
     certificate = outcome.certificate
     of_point = {name: off for name, off in certificate.residuals.items() if name != "duals"}
     certificate = replace(certificate, proof="none", residuals=of_point)
@@ -273,7 +274,7 @@ def _without_bound(outcome: Outcome) -> Outcome:
 def _by_parts(
     engine: Engine, plan: LinearPlan, parts: Parts, point: FloatArray | None
 ) -> SolvedProgram:
-    """Column generation; what it does not find is infeasible only where all schedules are refuted."""
+    """Solve by column generation; without a point, only the plan with all schedules can prove infeasibility."""
     arrays = engine.build(lambda: plan.program.arrays)
     engine.use(engine.load("highs"), "by columns, which are schedules of whole jobs")
     values = engine.record(
@@ -289,7 +290,7 @@ def _by_parts(
 
 @contextmanager
 def _unexplained(engine: Engine, unexplained: bool) -> Iterator[None]:
-    """Nobody asks why a program is infeasible."""
+    """While inside, no infeasible program is explained."""
     before, engine.explains = engine.explains, engine.explains and not unexplained
     try:
         yield
@@ -298,15 +299,16 @@ def _unexplained(engine: Engine, unexplained: bool) -> Iterator[None]:
 
 
 def _without_schedule_of(plan: LinearPlan, outcome: Outcome) -> SolvedProgram:
-    """An outcome without a point, its conflicts in words; two rows may say the same."""
+    """An outcome without a point, its conflicts as text; two rows may have the same text."""
     in_words = (_in_words(plan, conflict) for conflict in outcome.conflicts)
     by_words = {conflict.words: conflict for conflict in in_words}
     return SolvedProgram(plan, replace(outcome, conflicts=tuple(by_words.values())))
 
 
 def _refuted(engine: Engine, plan: LinearPlan, all_schedules: LinearPlan) -> SolvedProgram:
-    """An infeasible plan that has only some of the schedules: nothing is claimed of the others unless
-    the plan that has them all is infeasible.
+    """The outcome where a plan over some of the schedules is infeasible.
+
+    Infeasibility is claimed only if the plan over all schedules is infeasible too.
     """
     found = solve_plan(engine, all_schedules)
     if found.outcome.status is Status.INFEASIBLE:
@@ -336,10 +338,10 @@ UNDECIDED = (
 
 
 def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) -> SolvedProgram:
-    """The best schedule among that of an optimum and the witness, within the bound of the program.
+    """The better schedule of two, one made of an optimum and one by rule, with the bound of the program.
 
-    What is infeasible for the program is so for every schedule. A point proves nothing without a
-    schedule.
+    The program is a relaxation: if it is infeasible, there is no schedule; a point of it need not
+    have one.
     """
     if engine.timer.is_over:
         engine.use(ClosedForm, LATE)
@@ -398,7 +400,7 @@ def _best_schedule(
 
 
 def _by_sifting(engine: Engine, plan: LinearPlan) -> Values | None:
-    """What sifting found; None where all columns are to be solved at once, by any solver."""
+    """The values of sifting; None if the program is to be solved with all columns, by any solver."""
     if plan.sifting is None or engine.asked_for is not None:
         return None
     try:
@@ -411,8 +413,9 @@ def _by_sifting(engine: Engine, plan: LinearPlan) -> Values | None:
 
 
 def _merged(engine: Engine, plan: LinearPlan, found: SolvedProgram) -> SolvedProgram:
-    """What was found of the plan that must be infeasible too, as an answer to a plan: its point and its duals are
-    those of another program.
+    """The solution of the plan over all schedules, as one of this plan.
+
+    Its point and duals belong to another program, so that only the schedule is kept.
     """
     if found.schedule is None or found.outcome.status is Status.INFEASIBLE:
         return found._replace(program=plan)
@@ -445,25 +448,26 @@ def _of_schedule(engine: Engine, plan: LinearPlan, outcome: Outcome, schedule: S
 def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgram:
     """The best schedule by the later objectives among those found of the same objective.
 
-    Each later objective is a separate program in which those before it keep their values. Its
-    runs start from the best schedule known, take what is left of the time, and are kept small by
-    `LATER_COLUMNS` and `LATER_NODES`, so that they never cost the answer: whatever comes of them,
-    the schedule is as good as the outcome says. Status, bound and gap of the outcome are about the
-    plan's own objective.
+    Each later objective is a separate program in which the earlier objectives keep their values. Its
+    run starts from the best known schedule, takes the rest of the time, and is limited by
+    `LATER_COLUMNS` and `LATER_NODES`. If it fails, the schedule so far remains. Status, bound and gap
+    of the outcome belong to the plan's first objective.
     """
     assert outcome.x is not None
     if not outcome.certificate.ok or not (plan.improve or plan.later):
         return SolvedProgram(plan, outcome, plan.read(outcome.x))
     schedule = plan.read(outcome.x if plan.improve is None else plan.improve(outcome.x))
-    # After a limit nothing is left for further runs; a gap that was asked for is no such limit.
+    # After a limit there are no further runs; a gap that was asked for is no such limit.
     limited = (
         outcome.values.termination in STOPPED
         and outcome.values.termination is not Termination.GAP_LIMIT
     )
     stopped = limited or not plan.solves_later
-    own = plan.program.arrays
-    # All that is kept is minimised, whatever the sense of the plan's own objective.
-    held = [(-own.cost if own.maximise else own.cost, plan.complete)]
+    arrays_of_plan = plan.program.arrays
+    # Kept objectives are minimised, whatever the sense of the plan's first objective.
+    held = [
+        (-arrays_of_plan.cost if arrays_of_plan.maximise else arrays_of_plan.cost, plan.complete)
+    ]
     stages = []
     ended: Termination | None = None
     for number, later in enumerate(plan.later):
@@ -501,13 +505,14 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgra
 def _of_duals(certificate: Certificate, outcome: Outcome) -> Certificate:
     """The certificate of another schedule of the same value, which the same duals bound."""
     before = outcome.certificate.residuals
-    own = {"duals": before["duals"]} if "duals" in before else {}
-    return replace(certificate, residuals={**certificate.residuals, **own})
+    of_duals = {"duals": before["duals"]} if "duals" in before else {}
+    return replace(certificate, residuals={**certificate.residuals, **of_duals})
 
 
 def _with_held(arrays: LinearArrays, held: Sequence[Held], schedule: Schedule) -> LinearArrays:
-    """A program whose columns begin with those of others,
-    with rows that hold what a schedule reaches in these.
+    """The program with a row for each earlier objective, which must not exceed its value at a schedule.
+
+    Its first columns are those of the earlier programs.
     """
     for number, (cost, complete) in enumerate(held):
         reached = float(cost @ complete(schedule))
@@ -524,7 +529,7 @@ def _run_later(
     """A run of a later objective's program from a schedule."""
     limits = engine.limits_left()
     work = LATER_NODES if limits.work is None else min(limits.work, LATER_NODES)
-    used = engine.start_used  # of the start that a caller gave, which this one is not
+    used = engine.start_used  # is about the start of the caller, not about this one
     try:
         session = engine.open(arrays, solver, start=later.complete(schedule))
         limits = replace(limits, work=work, gap=None, on_progress=None)
@@ -545,8 +550,8 @@ def _better(
     schedule: Schedule,
     values: Values,
 ) -> Schedule:
-    """The schedule of a run if it keeps all rows,
-    loses nothing of what came before and is better by the last.
+    """The schedule of a run, if it keeps all rows, loses nothing in earlier objectives and is better in
+    the last one; otherwise the schedule before.
     """
     if values.x is None:
         return schedule
@@ -559,7 +564,7 @@ def _better(
         )
         return schedule
     sign = -1.0 if plan.program.arrays.maximise else 1.0
-    # (before, after) by the plan's own objective and all later ones, minimised; the last decides.
+    # (before, after) of all objectives, minimised; the last one decides.
     pairs = [
         (sign * at, sign * new),
         *((item.value(schedule), item.value(found)) for item in objectives),
@@ -578,10 +583,10 @@ def _in_words(plan: LinearPlan, conflict: Conflict) -> Conflict:
 
 
 def _solve_timeline(engine: Engine, plan: TimelinePlan) -> SolvedProgram:
-    """Solve, within the ends of a list schedule, which is also where the search starts.
+    """Solve a timeline. The search starts from a list schedule, whose end limits the horizon.
 
-    It is the answer where a run is stopped before it found anything better, and where every solver
-    fails.
+    The list schedule is the answer if a run is stopped before it finds a better one, or if every
+    solver fails.
     """
     first = _best_known(engine, plan.timeline)
     timeline = plan.timeline if first is None else _no_later_than(plan.timeline, *first)
@@ -628,8 +633,8 @@ def _run_timeline(
     first: tuple[IntArray, IntArray] | None,
     name: str | None,
 ) -> Values:
-    """Starts and modes from a solver by name, or the one chosen;
-    indexed by time where it knows no timelines.
+    """Starts and modes from a solver by name, or from the chosen one; lowered to a time-indexed program
+    if it takes no timelines.
     """
     solver = engine.choose_for_timeline(timeline, name)
     if first is not None and engine.time_left <= 0:
@@ -642,7 +647,7 @@ def _run_timeline(
         values = _run_indexed(engine, timeline, first, name)
     if first is None or values.termination not in STOPPED:
         return values
-    # The work on the resources bounds a makespan, even where the stopped run has no bound yet.
+    # The work on the resources bounds a makespan, even if the stopped run has no bound yet.
     if timeline.only_makespan:
         least = float(timeline.cost.makespan * timeline.least_makespan)
         values = replace(values, bound=max(least, values.bound or 0.0))
@@ -695,9 +700,7 @@ def _run_indexed(
 
 
 def _no_later_than(timeline: TimelineProgram, start: IntArray, mode: IntArray) -> TimelineProgram:
-    """Without the ends that a known schedule makes superfluous:
-    what counts is the makespan, and this one is known.
-    """
+    """The timeline with deadlines no later than the makespan of a known schedule, if only that counts."""
     if not timeline.only_makespan:
         return timeline
     latest = int((start + timeline.duration[mode]).max(initial=0))
@@ -705,8 +708,8 @@ def _no_later_than(timeline: TimelineProgram, start: IntArray, mode: IntArray) -
 
 
 def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
-    """The outcome of starts and modes, checked in integers;
-    moved to the left where that costs nothing.
+    """The outcome of starts and modes, checked in integers; activities are shifted left if no cost can
+    increase.
     """
     began = time.perf_counter()
     assert values.x is not None and engine.chosen is not None
@@ -747,7 +750,7 @@ def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
         bound=bound,
         bound_source="none" if bound is None else "solver",
         certificate=certificate,
-        # A cost below its bound comes of a broken row, or of a lie: neither is an optimum.
+        # A cost below the bound means a violated row or a false bound: neither is an optimum.
         status=Status.OPTIMAL if closed and certificate.ok else Status.FEASIBLE,
         solver=engine.chosen,
         noise=half,

@@ -1,7 +1,7 @@
 """Parts of a program that are solved side by side, in this process or in others (`optsched.executors`).
 
-Each part has its own engine, with the settings of the whole one and what is left of its time.
-The whole one counts what their runs took, in the order of the parts, so that neither the answer nor
+Each part has its own engine, with the settings of the engine of the whole and the rest of its time.
+The latter adds up the totals of their runs in the order of the parts, so that neither the answer nor
 its record depends on where parts were solved.
 """
 
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class RunTotals(NamedTuple):
-    """What the runs of one part took, and on which solver; see `SolverRuns`."""
+    """Totals of the runs of one part, and their solver; see `SolverRuns`."""
 
     chosen: type[Solver] | None
     reason: str

@@ -1,7 +1,7 @@
 """Linear programs of which an optimum uses few columns: sifting.
 
-Some columns are solved alone. Their duals show which others are too cheap; these join them, until there are
-none. The first columns are those that a relaxation with far fewer columns calls cheap.
+A restricted program over some columns is solved. Columns with negative reduced cost at its duals are
+added, until there are none. The first columns are chosen by a relaxation with far fewer columns.
 
 R. E. Bixby, J. W. Gregory, I. J. Lustig, R. E. Marsten, D. F. Shanno, "Very large-scale linear programming: a
 case study in combining interior point and simplex methods", Operations Research 40(5), 1992.
@@ -23,17 +23,17 @@ from optsched.solving.engine import Engine
 from optsched.solving.outcome import STOPPED
 
 MOST_TURNS = 40
-"""Programs that are solved before the search gives up."""
+"""Restricted programs that are solved at most."""
 ALL_JOIN = 20_000
-"""Columns that are too cheap up to which all of them join, not only those that are chosen."""
+"""Columns of negative reduced cost up to which all are added, not only those that `cheapest` picks."""
 TOO_CHEAP = 1e-9
-"""Reduced costs below this part of the largest cost, negative, are no rounding."""
+"""A reduced cost below minus this fraction of the largest cost is more than rounding."""
 PENALTIES = (20.0, 2_000.0)
-"""What it costs to leave a row short, in the largest cost for each unit that is missing: first little, as large
-numbers cost precision.
+"""Penalties per unit by which a row is violated, relative to the largest cost. The small one comes
+first, because large numbers cost precision.
 """
 SHORT = 1e-7
-"""Part of a row that may be missing: rounding."""
+"""Fraction of the side of a row that may be missing: rounding."""
 
 
 def solve_by_sifting(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
@@ -64,7 +64,7 @@ def solve_by_sifting(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> 
 
 
 def _sifted(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
-    """`solve_by_sifting`, which Ctrl-C does not raise an exception in."""
+    """`solve_by_sifting`; Ctrl-C raises no exception in it."""
     coarse = engine.build(lambda: sifting.coarse().arrays)
     found = engine.run(engine.open(coarse))
     known = Values(Termination.IMPRECISE, words="sifting")
@@ -91,7 +91,7 @@ def _sifted(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
         cheap = np.setdiff1d(cheap, chosen)
         joining = cheap if len(cheap) <= ALL_JOIN else np.intersect1d(cheap, sifting.cheapest(y))
         if len(cheap) and not len(joining):
-            joining = cheap  # no end is claimed while columns are too cheap
+            joining = cheap  # no optimum is claimed while reduced costs are negative
         if len(joining):
             chosen = np.union1d(chosen, joining)
         elif kept:
@@ -109,7 +109,7 @@ def _end_of(values: Values) -> Termination:
 
 
 class _RestrictedProgram:
-    """Some columns of a program, and one for each row that is not kept without any: what is missing there.
+    """Some columns of a program, and an artificial column for each row that 0 violates.
 
     Parameters
     ----------
@@ -117,21 +117,21 @@ class _RestrictedProgram:
     chosen : IntArray
         Columns.
     penalty : float
-        Cost of what is missing, as of `PENALTIES`.
+        Cost of the artificial columns, as in `PENALTIES`.
     """
 
     def __init__(self, arrays: LinearArrays, chosen: IntArray, penalty: float) -> None:
         self.arrays, self.chosen = arrays, chosen
         self.largest = float(np.abs(arrays.cost).max(initial=0.0)) or 1.0
         side = np.maximum(arrays.row_lower, 0.0) + np.minimum(arrays.row_upper, 0.0)
-        own = arrays.A[:, chosen]
-        touched = np.bincount(own.indices, minlength=arrays.shape[0]) > 0
+        matrix_of_chosen = arrays.A[:, chosen]
+        touched = np.bincount(matrix_of_chosen.indices, minlength=arrays.shape[0]) > 0
         self.rows = np.flatnonzero(touched | (side != 0.0))
         short = np.flatnonzero(side[self.rows])
         count = len(short)
         missing = side[self.rows[short]]
         extra = sp.csc_matrix((missing, (short, np.arange(count))), (len(self.rows), count))
-        matrix = sp.csc_matrix(sp.hstack([own.tocsr()[self.rows], extra]))
+        matrix = sp.csc_matrix(sp.hstack([matrix_of_chosen.tocsr()[self.rows], extra]))
         width = len(chosen) + count
 
         def padded(values: FloatArray, fill: FloatArray | float) -> FloatArray:
@@ -160,5 +160,5 @@ class _RestrictedProgram:
         return point, duals
 
     def missing(self, x: FloatArray) -> float:
-        """The largest part of a row that is missing."""
+        """The largest value of an artificial column: the fraction of a side that is missing."""
         return float(x[len(self.chosen) :].max(initial=0.0))

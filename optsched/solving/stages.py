@@ -1,7 +1,7 @@
-"""An allocation program with everything that comes before its last run.
+"""Stages: the programs that come before the last run of an allocation program.
 
-Rows that may give way are relaxed by as little as possible; the utility then says how the program
-is solved (`Method`): directly, by tangents, or by water filling.
+Rows that may give way are relaxed by as little as possible. The utility then decides how the program
+is solved (`Method`): directly, by tangent cuts, or by water filling.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ STRATEGIES: dict[Method, Callable[[Engine, AllocationProgram], SolvedProgram]] =
 
 
 def _relaxed(engine: Engine, relaxation: RelaxedRows) -> SolvedProgram:
-    """How little the rows that may give way must; then the program with that fixed."""
+    """Find the least shortfall of the rows that may give way, then solve the program with it fixed."""
     from optsched.solving.proof import proved_linear  # few programs have such rows
 
     engine.require_rows("requirements that give way")
     arrays = engine.build(lambda: relaxation.to_linear().arrays)
     outcome = proved_linear(engine, arrays, engine.solve_linear(arrays))
-    # Only the least shortfall may be fixed: one that is not proved may be larger than it must be.
+    # Only a shortfall that is proved least may be fixed.
     if outcome.status is not Status.OPTIMAL or outcome.x is None:
-        if outcome.status is Status.INFEASIBLE:  # the other rows, in the words of the program
+        if outcome.status is Status.INFEASIBLE:  # explained by the rows that may not give way
             values = replace(outcome.values, x=None)
             strict = relaxation.strict
             outcome = without_point(engine, strict.feasible_set().arrays, values, strict)
@@ -103,7 +103,7 @@ def _relaxed(engine: Engine, relaxation: RelaxedRows) -> SolvedProgram:
 
 
 def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationProgram:
-    """The last program of an allocation program, given what came out of the stages before it."""
+    """The last program of an allocation program, given the results of the stages before it."""
     relaxation = RelaxedRows(program)
     if relaxation.needed and stages:
         return settled(relaxation.relaxed(stages[0].kept["short"]), stages[1:])

@@ -1,5 +1,4 @@
-"""A simplex basis, prices or a schedule, with labels:
-what one program says of where to start on the next one.
+"""Warm starts: a simplex basis, prices or a schedule of one program, with labels, for the next program.
 
 Jobs come and go between rounds, and classes, columns and rows are numbered anew. A basis is
 therefore kept with what its columns and rows stand for, as plain data: a solver that starts from it
@@ -99,26 +98,24 @@ class WarmStart(Displayed):
         return Stretches(job[there], self.column[there, 2:], start, end)
 
     def revised(self, rows: IntArray, added: int) -> WarmStart:
-        """The same after only the jobs at these rows stayed, in that order,
-        and so many were added behind them.
-        """
+        """The warm start after only the jobs at these rows stayed, in this order, and others were added."""
         return replace(
             self, of_job=np.concatenate([self.of_job[rows], np.full(added, -1, np.int64)])
         )
 
     def basis(self, classes: Classes, arrays: LinearArrays) -> tuple[Basis, str]:
-        """A basis for another program, and in words how much of it is known.
+        """A basis for another program, and a text that says how much of it is known.
 
-        What existed keeps its status; new columns start at their lower bound and new rows are
-        basic. If there are then fewer basic variables than rows, the first rows that are not become
-        so; too many are for the solver to repair.
+        Known rows and columns keep their status; new columns start at their lower bound, and new rows
+        are basic. If there are fewer basic variables than rows, the first nonbasic rows become basic.
+        If there are too many, the solver repairs the basis.
         """
         # Numbers are new in each round: a column is known by classes of the one before and a label.
-        was = self._classes_before(classes)
+        class_before = self._classes_before(classes)
         label = np.column_stack(
             [
-                gathered(was, classes.class_a, -1),
-                gathered(was, classes.class_b, -1),
+                gathered(class_before, classes.class_a, -1),
+                gathered(class_before, classes.class_b, -1),
                 classes.configuration_labels,
             ]
         )
@@ -138,7 +135,7 @@ class WarmStart(Displayed):
             if known is None:
                 continue
             if block.name in OF_CLASSES and len(block) == len(classes):
-                rows[block.slice] = np.where(was >= 0, known[was], BASIC)
+                rows[block.slice] = np.where(class_before >= 0, known[class_before], BASIC)
             elif len(known) == len(block):
                 rows[block.slice] = known
         lacking = len(rows) - int((columns == BASIC).sum() + (rows == BASIC).sum())
@@ -148,10 +145,10 @@ class WarmStart(Displayed):
 
     def _classes_before(self, classes: Classes) -> IntArray:
         """Class before of each class: that of one of its jobs; -1 where all of them are new."""
-        was = np.full(len(classes), -1, np.int64)
+        before = np.full(len(classes), -1, np.int64)
         placed = np.flatnonzero(classes.of_job >= 0)
-        np.maximum.at(was, classes.of_job[placed], self.of_job[placed])
-        return was
+        np.maximum.at(before, classes.of_job[placed], self.of_job[placed])
+        return before
 
 
 @dataclass(eq=False)

@@ -1,7 +1,7 @@
 """Water filling: all levels rise together, stage by stage, until some are held.
 
-The state of the filling and the linear program of each stage are in `optsched.program.filling`.
-Here they are solved, in one session: a stage ends where duals prove that some level cannot rise.
+`optsched.program.filling` has the state of the filling and the linear program of each stage. This
+module solves them in one session: a stage ends where duals prove that some level cannot rise.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ log = logging.getLogger("optsched")
 
 FILLING = "filling"
 CLOSES = "closes"
-"""What a stage keeps that was solved with columns closed: 2 where floors cap levels too, 3 where closed
-columns are empty besides; older files have stages that were not.
+"""Mark of stages that close columns: 1, 2 if floors cap levels too, 3 if closed columns are also fixed
+at 0. Stages of older files have no mark and close nothing.
 """
 MARKS = (1.0, 2.0, 3.0)
 """Values of `CLOSES`."""
 WRONG = 1e-3
 """Relative size of a dual of the wrong sign that is more than a solver's rounding."""
 VERTEX = "highs", "stages of filling, whose duals are clear at a vertex"
-"""What `auto` begins with where programs are large, and why: near a break of the path an interior
-point leaves some of its dual to everybody.
+"""The solver (and reason) that `auto` begins with for large programs: near a break of the path, an
+interior point spreads some of the dual over all classes.
 """
 REACHED = 1e-9
 """Relative distance from the end of a segment at which it counts as reached."""
 
 
 def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
-    """Water filling, from the start with every solver that is tried."""
+    """Water filling; every solver that is tried begins with the first stage."""
     answers = []
 
     def once(solver: str | None) -> Outcome:
@@ -83,13 +83,13 @@ def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
             yield partial(for_groups, groups)
         yield partial(once, None)
         first = engine.name
-        # Where prices do not tell the levels of later stages apart, a vertex does.
+        # A vertex may separate the classes that are held where prices leave that open.
         if first == "prices" and engine.asked_for is None:
             yield partial(once, first := VERTEX[0])
         yield from other_ways(engine, once, first, integer=False)
 
     best = attempt(engine, ways(), known=known, answers=engine.known_points)
-    # An outcome may have been given another bound, or reason why it ended, since.
+    # `attempt` may have changed the bound or the termination of the outcome.
     answer = next(answer for answer in answers if answer.outcome.x is best.x)
     return answer._replace(outcome=best)
 
@@ -171,7 +171,7 @@ def _fill_for_groups(engine: Engine, groups: GroupFloors) -> SolvedProgram:
 
 
 def _runs_of(engine: Engine, program: AllocationProgram, solver: str | None) -> _Runs:
-    """By prices where the program is one for them, or by linear programs in one session."""
+    """Stages by prices if a solver takes the program without lowering; else linear programs."""
     direct = engine.solver_as_it_is(program) if solver is None else None
     if direct is None:
         return _LinearRuns(engine, program, solver)
@@ -209,7 +209,7 @@ class _PricedRuns(_Runs):
         self.session = solver().open_filling(program, engine.limits)
 
     def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays]:
-        # Levels are exact to rounding: what others could rise by a slack of many would be no rounding.
+        # Levels are exact to rounding. A slack of many classes would let others rise by more than that.
         filling.loose, filling.empties = 0.0, True
         number, values = self.session.stage(path, self.engine.limits_left())
         arrays = self.engine.build(lambda: filling.segment(path, number))
@@ -300,10 +300,8 @@ def _stopped(
     reached: Values | None,
     stages: Sequence[Stage],
 ) -> SolvedProgram:
-    """What there is when a run ends without an optimum:
-    the last point that keeps all levels.
-
-    Failing that the point of this run, where it stopped short of its precision.
+    """The result if a run ends without an optimum: the last point that keeps all levels, or else the
+    point of this run.
     """
     program, final = filling.program, filling.final()
     if values.termination not in (*STOPPED, Termination.IMPRECISE):
@@ -327,14 +325,14 @@ def _stopped(
 
 
 def _without_stages(outcome: Outcome) -> Outcome:
-    """The same, but no optimum: its total may be the largest, and stages would still prove its levels."""
+    """The outcome as feasible at most: without the stages its levels are not proved."""
     if outcome.status is not Status.OPTIMAL:
         return outcome
     return replace(outcome, status=Status.FEASIBLE)
 
 
 def _stopped_words(stages: Sequence[Stage]) -> tuple[str, ...]:
-    """What the bound of a filling that was stopped is, and what its first stage proves."""
+    """Notes on a filling that was stopped: its bound, and what its first stage proves."""
     why = (
         "filling was stopped: its objective is a total over the levels of all stages, and until all "
         "end its bound is what the jobs could have alone"
@@ -348,20 +346,20 @@ def _stopped_words(stages: Sequence[Stage]) -> tuple[str, ...]:
 
 
 def filling_of(program: AllocationProgram, stages: Sequence[Stage]) -> Filling:
-    """The filling that stages are to be replayed in, before the first one."""
+    """The filling in its first state, with the settings under which the stages were solved."""
     marks = stages[0].kept.get(CLOSES, EMPTY) if stages else np.array([2.0])
     closes = float(marks[0]) if len(marks) else 0.0
     return Filling(program, closes=closes > 0, caps=closes > 1, empties=closes > 2)
 
 
 def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
-    """Take a stage as it was solved;
-    returns the bound on its value that its duals give, and the unit of its rise.
+    """Advance the filling by a solved stage; returns the bound that its duals prove, and the unit of
+    its rise.
 
     Raises
     ------
     ValueError
-        In words, if the stage does not belong to this state of the filling.
+        The stage does not belong to this state of the filling.
     """
     path = filling.path()
     stated, filling.loose = float(stage.kept["segment"][0]), float(stage.kept["slack"][0])

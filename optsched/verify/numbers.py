@@ -155,8 +155,8 @@ class CheckedPoint:
             if blocks is None
             else {name: np.array(block, np.float64) for name, block in blocks.items()}
         )
-        own = noise_at(self.arrays, self.program.complete(self.x), self.program.terms(self.x))
-        return own + self.program.worth_of_noise(duals)
+        of_point = noise_at(self.arrays, self.program.complete(self.x), self.program.terms(self.x))
+        return of_point + self.program.worth_of_noise(duals)
 
     @cached_property
     def reported_noise(self) -> float:

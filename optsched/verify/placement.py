@@ -93,14 +93,14 @@ def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
     _check_once(document.placement, findings)
     entries = np.flatnonzero(placed)
     gpus = [document.placement[entry].gpus for entry in entries.tolist()]
-    here = row[entries]
-    parts = (rows.job[here], rows.partner[here], rows.column[here])
+    row_of_entry = row[entries]
+    parts = (rows.job[row_of_entry], rows.partner[row_of_entry], rows.column[row_of_entry])
     for flaw in check_placement(subject.classes, *parts, gpus, document.constraints):
         findings.add(f"placement[{entries[flaw.entry]}].{flaw.part}", flaw.message)
     _check_contradicted(subject, rows, row, findings)
     if len(findings) == before:
-        _check_figures(subject, rows, here, gpus, len(row), findings)
-        granted = granted_shares(subject.classes, rows.column[here], gpus)
+        _check_figures(subject, rows, row_of_entry, gpus, len(row), findings)
+        granted = granted_shares(subject.classes, rows.column[row_of_entry], gpus)
         for number, entry in enumerate(entries.tolist()):
             expected = None if granted is None else float(granted[number])
             stated = document.placement[entry].granted
@@ -172,9 +172,9 @@ def _row(
         return None
     of = document.allocation[entry.row]
     findings.same(f"{path}.job", entry.job, of.job, f"row {entry.row} of the allocation")
-    mine = sorted(entry.jobs or ())
-    theirs = sorted(of.jobs or ())
-    findings.same(f"{path}.jobs", mine, theirs, f"row {entry.row} of the allocation")
+    stated = sorted(entry.jobs or ())
+    jobs_of_row = sorted(of.jobs or ())
+    findings.same(f"{path}.jobs", stated, jobs_of_row, f"row {entry.row} of the allocation")
     if entry.gpus and entry.reason is not None:
         findings.add(f"{path}.reason", "found a reason why the row has no GPUs, but it has some")
     if not entry.gpus and not entry.reason:

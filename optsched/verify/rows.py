@@ -230,8 +230,8 @@ class Resolver:
         configuration = C.configuration[column]
         if name == "option":
             option = int(self._option[column])
-            own = C.instance.jobs_table.options[C.first[C.class_a[column]]]
-            return None if option < 0 else option - int(C.instance.options.indptr[own])
+            options_of_job = C.instance.jobs_table.options[C.first[C.class_a[column]]]
+            return None if option < 0 else option - int(C.instance.options.indptr[options_of_job])
         value = getattr(table, name)[configuration].item()
         if name == "pool":
             return None if value < 0 else C.instance.cluster.pools[value].name

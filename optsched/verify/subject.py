@@ -309,13 +309,15 @@ def _check_own_constraints(
     kinds = [given.get("kind") for given in document.constraints]
     index = 0
     for constraint in own_constraints(instance):
-        own = _as_written(constraint.document())
+        expected = _as_written(constraint.document())
         found = document.constraints[index] if index < len(document.constraints) else None
-        if constraint.single and constraint.kind in kinds and found != own:
+        if constraint.single and constraint.kind in kinds and found != expected:
             continue  # the caller's replaces it
-        if own in document.constraints[:index]:
+        if expected in document.constraints[:index]:
             continue  # the instance asks for it twice
-        findings.same(f"constraints[{index}]", found, own, "the instance asks for this constraint")
+        findings.same(
+            f"constraints[{index}]", found, expected, "the instance asks for this constraint"
+        )
         index += 1
 
 

@@ -97,11 +97,11 @@ def _choices(a: FloatArray, q: FloatArray, curve: Curve) -> tuple[Any, ...]:
         left, low, here = left[onward], level[onward], beyond[onward]
         cost = q[following[onward]]
     lane = np.arange(classes)
-    mine, own = a[place, lane], q[place]
-    rent = np.where(part_time, 0.0, np.maximum(mine * slope - own, 0.0))
+    reached, paid = a[place, lane], q[place]
+    rent = np.where(part_time, 0.0, np.maximum(reached * slope - paid, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        margin = np.where(part_time, 1.0 - curve.slope(mine) * mine / own, rent / own)
-        per_level, rest = np.where(part_time, own / mine, 0.0), np.where(part_time, 0.0, own)
+        margin = np.where(part_time, 1.0 - curve.slope(reached) * reached / paid, rent / paid)
+        per_level, rest = np.where(part_time, paid / reached, 0.0), np.where(part_time, 0.0, paid)
         for j, price in enumerate(q):
             # The reduced cost of another place, over the prices that may change it.
             relative = (price + rent - a[j] * slope) / (price + rest + per_level * a[j])
@@ -145,16 +145,16 @@ def _choose(
                 break
             at, low, cost, here = following, level, q[following], beyond
         place[k] = at
-        mine, own, part_time = a[at, k], q[at], alone[k] and not all_time[k]
-        rent[k] = 0.0 if part_time else max(mine * slope[k] - own, 0.0)
+        reached, paid, part_time = a[at, k], q[at], alone[k] and not all_time[k]
+        rent[k] = 0.0 if part_time else max(reached * slope[k] - paid, 0.0)
         if not alone[k]:
             margin[k] = 0.0
             continue
-        least = rent[k] / own
+        least = rent[k] / paid
         if part_time:
-            worth = size[k] if exponent == 0.0 else size[k] * mine ** (exponent - 1.0) * mine
-            least = 1.0 - worth / own
-        per_level, rest = (own / mine, 0.0) if part_time else (0.0, own)
+            worth = size[k] if exponent == 0.0 else size[k] * reached ** (exponent - 1.0) * reached
+            least = 1.0 - worth / paid
+        per_level, rest = (paid / reached, 0.0) if part_time else (0.0, paid)
         for j in range(width):
             if a[j, k] > 0.0 and j != at:
                 least = min(

@@ -163,15 +163,15 @@ class ClockSearch:
         clock, multipliers = float(path.breaks[-1]), None
         known, self._known = self._known, []
         begin = path.at(path.start)[0]
-        for one in known:
+        for proof in known:
             # If nearly all worth belongs to frozen classes, the bound is only rounding.
-            spent = float((self.members * one.of_rising) @ begin)
-            spent += one.spent_on_floors(self.members)
-            if spent >= one.there_is * (1.0 - CLEAR):
+            spent = float((self.members * proof.of_rising) @ begin)
+            spent += proof.spent_on_floors(self.members)
+            if spent >= proof.there_is * (1.0 - CLEAR):
                 continue
-            self._known.append(one)
-            if (before := self._before(path, one)) < clock:
-                clock, multipliers = before, one
+            self._known.append(proof)
+            if (before := self._before(path, proof)) < clock:
+                clock, multipliers = before, proof
         return clock, multipliers
 
     def _settle(self, is_open: BoolArray, frozen: BoolArray, level: FloatArray) -> None:
@@ -241,8 +241,8 @@ class ClockSearch:
         k = np.flatnonzero(self._aside)
         cost = (self.market.usage.T @ prices)[self._column]
         for number, (each, most) in enumerate(zip(worth, self._most, strict=True)):
-            mine = self._binding[k] == number
-            each[k[mine]] = quotient(cost[mine], most[k[mine]])
+            binding = self._binding[k] == number
+            each[k[binding]] = quotient(cost[binding], most[k[binding]])
 
     def _before(self, path: Path, found: Multipliers) -> float:
         """The largest clock at which all that is asked for costs no more than there is."""

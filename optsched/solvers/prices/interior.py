@@ -280,28 +280,28 @@ class Interior(InteriorSearch):
             return free
         self._starting_point()
         self._evaluate(0.0)
-        best, own = self.state, self._largest_class_gap()
+        best, class_gap = self.state, self._largest_class_gap()
         since = 0
-        while self.steps < STEPS and since < STALLED and (best.gap > EXACT or own > OWN):
+        while self.steps < STEPS and since < STALLED and (best.gap > EXACT or class_gap > OWN):
             if self._stop is not None and self._stop(best.value, best.bound):
                 break
             if not self._step():
                 break
             self.steps += 1
-            now, mine = self.state, self._largest_class_gap()
+            now, new_class_gap = self.state, self._largest_class_gap()
             if best.gap > EXACT:
                 better = not best.gap <= now.gap
                 nearer = now.gap < 0.9 * best.gap or best.gap > SMALL
             else:
                 # The gap of all is closed: single classes may still gain.
-                better = mine < own and now.gap <= max(best.gap, ROUNDING)
-                nearer = better and mine < 0.9 * own
+                better = new_class_gap < class_gap and now.gap <= max(best.gap, ROUNDING)
+                nearer = better and new_class_gap < 0.9 * class_gap
             since = 0 if nearer else since + 1
             if better:
                 # A copy, as steps change the table in place; not of points that will not be the
                 # answer.
                 best = now if now.gap > SMALL else replace(now, time=now.time.copy("K"))
-                own = mine
+                class_gap = new_class_gap
             log.debug("prices: step %d, gap %.2g", self.steps, now.gap)
         found = best if best.gap <= SMALL else self.state
         return balance_of(
@@ -417,8 +417,10 @@ class Interior(InteriorSearch):
         point = self.x, self.z, self.s, self.u, self.y
         bend, pull = (1.0 - self.curve.exponent) * self.y / self.tau, self.y * self.off
         floors, k = self.floors, self.floors.k
-        own = (1.0 - self.curve.exponent) * self._floored.slope(self.tau[k]) / self.tau[k]
-        bend[k], pull[k] = floors.begin(self.tau[k], self.y[k], own, self.off[k])
+        bend_of_utility = (
+            (1.0 - self.curve.exponent) * self._floored.slope(self.tau[k]) / self.tau[k]
+        )
+        bend[k], pull[k] = floors.begin(self.tau[k], self.y[k], bend_of_utility, self.off[k])
         total, centre, damp, dy, du, ds, dy_aim, du_aim = self._columns
         at = (self.spent, bend, pull, self.weight, total, centre, damp, dy, du)
         matrix, taken = sweeps.weigh(a, q, *point, *at, self._spread, self._tilt, self._taken)

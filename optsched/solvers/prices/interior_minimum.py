@@ -116,8 +116,8 @@ class InteriorMinimum(InteriorSearch):
         rent = np.empty_like(self.y)
         moved = self._dx, self._dz, length, self.tau, self.spent, rent
         inner = self._sweeps.advance(self.a, self._q, self.x, self.z, self.y, weight, *moved)
-        own = float(weight @ (self.s * self.u + self.v * self.y))
-        self.products = float(inner) + own + float(self.c @ self.p)
+        of_classes = float(weight @ (self.s * self.u + self.v * self.y))
+        self.products = float(inner) + of_classes + float(self.c @ self.p)
         self.used = goods.used(self.x.T)
         over = max(1.0, float((self.used / self.capacity).max()), float(self.spent.max()))
         spent = float(self.p @ self.capacity) + float(weight @ rent)

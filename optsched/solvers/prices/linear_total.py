@@ -285,8 +285,8 @@ class LinearTotalSearch(CuttingPlanes):
     def _keep_floors(self, floors: FloorChoice, prices: FloatArray) -> None:
         """Whose choice is below its floor takes the mixture that is at it."""
         floors.ask(prices)
-        here = self.now.upper[floors.k]
-        reached = np.where(here >= 0, floors.asks[np.arange(len(here)), here], 0.0)
+        chosen = self.now.upper[floors.k]
+        reached = np.where(chosen >= 0, floors.asks[np.arange(len(chosen)), chosen], 0.0)
         held = np.flatnonzero(reached < 1.0)
         k = floors.k[held]
         self.now.upper[k], self.now.lower[k] = floors.upper[held], floors.lower[held]

@@ -114,8 +114,8 @@ def _beside_fixed(
     cost = goods.costs(prices)
     more = np.where(at_top, cost, 0.0).sum(axis=1)[:, np.newaxis] - cost
     dearest = np.where(at_top, -np.inf, quotient(more, 1.0 - level, -np.inf)).max(axis=1)
-    own = np.maximum(dearest, np.where(at_top, cost, 0.0).sum(axis=1))
-    slope = np.where(fixed, np.maximum(slope, own), slope)
+    least_slope = np.maximum(dearest, np.where(at_top, cost, 0.0).sum(axis=1))
+    slope = np.where(fixed, np.maximum(slope, least_slope), slope)
     rent = np.maximum((level * slope[:, np.newaxis] - cost).max(axis=1), 0.0)
     return balance_of(goods, curve, level, time, prices, slope, rent), steps
 
@@ -131,7 +131,7 @@ def _searched(
         solved = most_pinned.run(near)
         found, steps = most_pinned.found, most_pinned.steps
         if found is not None and (solved is not None or watch.reason is not None):
-            watch.tell(found.value, found.bound)
+            watch.report(found.value, found.bound)
             return found, steps
     search = Interior(goods, level, curve, watch)
     again = search.run()

@@ -70,10 +70,10 @@ class Watch:
     def __call__(self, value: float, bound: float) -> bool:
         """Whether the search is to end."""
         over = self.over()
-        self.tell(value, bound)
+        self.report(value, bound)
         return over
 
-    def tell(self, value: float, bound: float) -> None:
+    def report(self, value: float, bound: float) -> None:
         """Write the log, and tell the progress from time to time."""
         limits, now = self.limits, time.perf_counter()
         elapsed = now - self._began

@@ -89,16 +89,16 @@ def with_configurations(pricing: ConfigurationPricing, chosen: Chosen) -> tuple[
     columns, curve = grown.columns, table.curve_of(cells)
     plain = np.flatnonzero((columns.option < 0) & (columns.workers == 0))
     ways = table.way[cells]
-    theirs = (
+    added = (
         table.kind[curve],
         table.ways.pool[ways],
         table.ways.gpus[ways],
         table.ways.nodes[ways],
     )
-    mine = (columns.kind[plain], columns.pool[plain], columns.gpus[plain], columns.nodes[plain])
+    known = (columns.kind[plain], columns.pool[plain], columns.gpus[plain], columns.nodes[plain])
     # Every cell is a column of its kind by now: grouped with these, it says which.
     same = group_rows(
-        [np.concatenate(pair) for pair in zip(mine, theirs, strict=True)], len(plain) + len(cells)
+        [np.concatenate(pair) for pair in zip(known, added, strict=True)], len(plain) + len(cells)
     )
     column = plain[same.first[same.inverse[len(plain) :]]]
     first = np.ones(len(columns), bool)

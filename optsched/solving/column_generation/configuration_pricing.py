@@ -202,9 +202,9 @@ class ConfigurationPricing(ColumnPricing):
         # Every kind is one class, in order.
         whole = len(curve) == len(table.kind) and increases(curve)
         for begin, end in curve_blocks(start):
-            here = curve[begin:end]
+            curves = curve[begin:end]
             if whole:
                 cells: slice | IntArray = slice(int(start[begin]), int(start[end]))
             else:
-                cells = ranges(table.start[here], length[begin:end])
-            yield klass[begin:end], here, cells, start[begin : end + 1] - start[begin]
+                cells = ranges(table.start[curves], length[begin:end])
+            yield klass[begin:end], curves, cells, start[begin : end + 1] - start[begin]

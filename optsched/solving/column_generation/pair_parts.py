@@ -163,7 +163,7 @@ def _best_of_rounds(
             for part, each in enumerate(solved)
         ]
         moved = _moved(cuts, held, capacity, trust, total)
-        begun = [each.end._replace(capacity=mine) for each, mine in zip(solved, moved, strict=True)]
+        begun = [each.end._replace(capacity=new) for each, new in zip(solved, moved, strict=True)]
         try:
             again = others.results([SolvePart(*each) for each in enumerate(begun)])
         except STOPS as error:
@@ -365,9 +365,11 @@ def _moved(
         least = np.hstack([np.zeros((parts, count)), -np.eye(parts), np.ones((parts, 1))])
         rows, sides = np.vstack([rows, least]), np.append(sides, np.zeros(parts))
     gain = np.concatenate([np.zeros(count), np.full(parts, float(total)), [float(not total)]])
-    mine = np.concatenate([each[some] for each in held])
-    lower = np.concatenate([mine * max(1 - trust, 0.0), np.zeros(parts + 1)])
-    upper = np.concatenate([mine * (1 + trust), np.full(parts, np.inf), [0.0 if total else np.inf]])
+    present = np.concatenate([each[some] for each in held])
+    lower = np.concatenate([present * max(1 - trust, 0.0), np.zeros(parts + 1)])
+    upper = np.concatenate(
+        [present * (1 + trust), np.full(parts, np.inf), [0.0 if total else np.inf]]
+    )
     # The parts share the whole capacity.
     balance = np.hstack([np.tile(np.eye(len(some)), parts), np.zeros((len(some), parts + 1))])
     ranges_of: Any = np.column_stack([lower, upper])

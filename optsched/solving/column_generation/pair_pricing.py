@@ -87,9 +87,9 @@ class PairWay:
         """e, shape (M, G): what each class adds to a pair with any class
         of each sort, the GPUs not counted.
         """
-        here = self.classes
-        cost = duals.time[here] + self.needs @ duals.capacity
-        part = duals.levels[here, None] * self.level - cost[:, None]
+        members = self.classes
+        cost = duals.time[members] + self.needs @ duals.capacity
+        part = duals.levels[members, None] * self.level - cost[:, None]
         part[self.barred] = -np.inf
         return part
 
@@ -107,15 +107,15 @@ class PairWay:
         who = np.minimum.reduceat(winner, self.start, axis=0)
         value, partner = part + most.T[self.group], who.T[self.group]
 
-        own, top = part[rows, self.group], who[sorts, sorts][self.group]
+        own_sort, top = part[rows, self.group], who[sorts, sorts][self.group]
         # The best of its own sort has the second best.
         alone = np.flatnonzero(self.single & (rows == top))
-        others = np.where(rows == top, -np.inf, own)
+        others = np.where(rows == top, -np.inf, own_sort)
         second = np.maximum.reduceat(others, self.start)[self.group]
         runner = np.minimum.reduceat(np.where(others == second, rows, len(rows)), self.start)[
             self.group
         ]
-        value[alone, self.group[alone]] = own[alone] + second[alone]
+        value[alone, self.group[alone]] = own_sort[alone] + second[alone]
         partner[alone, self.group[alone]] = runner[alone]
         return value, partner
 
@@ -322,22 +322,22 @@ class PairPricing(ColumnPricing):
         allowed, modelled = table.allowed[number], table.modelled[number]
         seated = table.row[self.classes.kind, number] >= 0
         stated = (allowed & ~modelled).any(axis=1)[sort]  # these need no column alone
-        here = np.flatnonzero(allowed.any(axis=1)[sort] & (seated | stated))
+        members = np.flatnonzero(allowed.any(axis=1)[sort] & (seated | stated))
         # By sort: sums and maxima over a sort are `reduceat` of slices.
-        here = here[np.argsort(sort[here], kind="stable")]
-        sorts, start, group = np.unique(sort[here], return_index=True, return_inverse=True)
-        cell = np.ix_(sort[here], sorts)
+        members = members[np.argsort(sort[members], kind="stable")]
+        sorts, start, group = np.unique(sort[members], return_index=True, return_inverse=True)
+        cell = np.ix_(sort[members], sorts)
         rate = (
-            table.rate_alone(self.classes.kind[here], number)[:, None]
+            table.rate_alone(self.classes.kind[members], number)[:, None]
             * table.fraction[number][cell]
         )
         return PairWay(
             number=number,
-            classes=here,
+            classes=members,
             group=group.astype(np.int64),
             start=start.astype(np.int64),
-            level=self.scale[here][:, None] * (rate + table.stated[number][cell]),
-            barred=~allowed[cell] | (modelled[cell] & ~seated[here][:, None]),
-            single=self.classes.count[here] == 1,
-            needs=table.needs[number][sort[here]],
+            level=self.scale[members][:, None] * (rate + table.stated[number][cell]),
+            barred=~allowed[cell] | (modelled[cell] & ~seated[members][:, None]),
+            single=self.classes.count[members] == 1,
+            needs=table.needs[number][sort[members]],
         )

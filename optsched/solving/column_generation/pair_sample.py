@@ -170,10 +170,10 @@ def _points(pricing: PairPricing, sample: PairPricing, duals: Duals) -> list[_Po
     number = np.arange(C.columns) - np.repeat(np.cumsum(count) - count, count)
     alone = [np.flatnonzero(number == which) for which in range(int(count.max(initial=0)))]
     points = [_Points(C.class_a[some], reach[some], paid[some]) for some in alone]
-    theirs = {way.number: way for way in sample.ways}
+    of_sample = {way.number: way for way in sample.ways}
     for way in pricing.ways:
-        if way.number in theirs:
-            worth = _worth_of_partners(pricing, way, sample, theirs[way.number], duals)
+        if way.number in of_sample:
+            worth = _worth_of_partners(pricing, way, sample, of_sample[way.number], duals)
             there = np.isfinite(worth) & ~way.barred
             cost = (way.needs @ duals.capacity + pricing.price(way, duals))[:, np.newaxis] - worth
             points.append(
@@ -183,17 +183,17 @@ def _points(pricing: PairPricing, sample: PairPricing, duals: Duals) -> list[_Po
 
 
 def _worth_of_partners(
-    pricing: PairPricing, way: PairWay, sample: PairPricing, theirs: PairWay, duals: Duals
+    pricing: PairPricing, way: PairWay, sample: PairPricing, sampled_way: PairWay, duals: Duals
 ) -> FloatArray:
     """e_w(g, k) of each class of a way and each sort there, shape (M, G);
     -inf of sorts that the sample lacks.
     """
     most = np.full((len(way.start), len(way.start)), -np.inf)
-    mine, sampled = pricing.sorts(way), sample.sorts(theirs)
-    here = np.isin(sampled, mine)
-    at = np.searchsorted(mine, sampled[here])
-    most[np.ix_(at, at)] = np.maximum.reduceat(theirs.parts(duals), theirs.start, axis=0)[
-        np.ix_(here, here)
+    sorts, sampled = pricing.sorts(way), sample.sorts(sampled_way)
+    known = np.isin(sampled, sorts)
+    at = np.searchsorted(sorts, sampled[known])
+    most[np.ix_(at, at)] = np.maximum.reduceat(sampled_way.parts(duals), sampled_way.start, axis=0)[
+        np.ix_(known, known)
     ]
     return most[:, way.group].T
 
@@ -208,7 +208,7 @@ def _most_below(
     for some in points:
         value = slope[some.classes, np.newaxis] * some.level - some.cost
         best = value.argmax(axis=1)
-        here = np.flatnonzero(value[np.arange(len(best)), best] > gain[some.classes])
-        at, mine = (here, best[here]), some.classes[here]
-        gain[mine], reach[mine], cost[mine] = value[at], some.level[at], some.cost[at]
+        better = np.flatnonzero(value[np.arange(len(best)), best] > gain[some.classes])
+        at, klass = (better, best[better]), some.classes[better]
+        gain[klass], reach[klass], cost[klass] = value[at], some.level[at], some.cost[at]
     return gain, reach, cost

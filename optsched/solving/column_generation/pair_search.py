@@ -105,9 +105,9 @@ def with_pairs(pricing: PairPricing, pairs: ClassPairs) -> Classes:
     grown = C.candidates.with_pairs(low, high, pairs.way)
     columns = grown.columns
     paired = np.flatnonzero(columns.partner >= 0)
-    theirs = (low, high, table.pool[pairs.way], table.gpus[pairs.way], table.nodes[pairs.way])
-    mine = (columns.kind, columns.partner, columns.pool, columns.gpus, columns.nodes)
-    both = [np.concatenate([left[paired], right]) for left, right in zip(mine, theirs, strict=True)]
+    added = (low, high, table.pool[pairs.way], table.gpus[pairs.way], table.nodes[pairs.way])
+    known = (columns.kind, columns.partner, columns.pool, columns.gpus, columns.nodes)
+    both = [np.concatenate([left[paired], right]) for left, right in zip(known, added, strict=True)]
     same = group_rows(both, len(both[0]))
     column = paired[same.first[same.inverse[len(paired) :]]]
     groups = JobGroups(C.of_job, C.first, C.count.astype(np.int64))

@@ -137,10 +137,10 @@ def segments(
 
     lowered(low, high, level, slope, rent, pricing.choosing, below)
     made = [
-        Chosen(here, ends.cell[here])
+        Chosen(chosen, ends.cell[chosen])
         for ends in (low, high)
         if len(
-            here := np.flatnonzero(
+            chosen := np.flatnonzero(
                 (ends.cell >= 0) & ~pricing.table.column[np.maximum(ends.cell, 0)]
             )
         )
