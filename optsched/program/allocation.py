@@ -1,6 +1,4 @@
-"""`AllocationProgram`: fractions of time under a utility;
-the structure is carried, not recognised later.
-"""
+"""`AllocationProgram`: fractions of time under a utility, before it is lowered to rows and columns."""
 
 from __future__ import annotations
 
@@ -56,7 +54,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
     extend : callable or None
         Called with the lowered linear program, its variables by name and the classes, to add rows.
     units : Units
-        What the value is in the units of the formulation's objective.
+        Converts the value to the formulation's objective.
     parts : IntArray or None, shape (K,)
         Part of each class, where it is to be solved in parts (`optsched.program.partition`).
     space : Space or None
@@ -101,9 +99,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
 
     @cached_property
     def highest(self) -> float:
-        """No value of a minimum is above this:
-        what the job that is worst off could have if it were alone.
-        """
+        """An upper bound on a smallest level: the least of the levels that each job could have alone."""
         return self.utility.highest(self)
 
     # --- what kind of program it is ---------------------------------------------------------------
@@ -129,9 +125,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
 
     @property
     def concave(self) -> bool:
-        """Whether the utility is concave and not piecewise linear,
-        so that tangents stand for it.
-        """
+        """Whether the utility is concave and not piecewise linear; tangent cuts replace it then."""
         return self.utility.concave
 
     @property
@@ -156,9 +150,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
 
     @property
     def explained_apart(self) -> bool:
-        """Whether `feasible_set` says why nothing is feasible,
-        and not the program that is solved.
-        """
+        """Whether infeasibility is explained by rows of `feasible_set`, not of the solved program."""
         return self.concave or self.utility.homogenised
 
     # --- lowering ---------------------------------------------------------------------------------
@@ -180,15 +172,13 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return self.utility.to_conic(self)
 
     def tangent(self, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
-        """The linear program with the utility replaced by its tangent at x,
-        or near x where the duals say.
+        """The linear program with the utility replaced by its tangent at x, or at the levels near x that
+        the duals imply.
         """
         return self.utility.tangent(self, x, duals)
 
     def without_matrix(self, x: FloatArray, duals: FloatArray | None = None) -> LinearForm:
-        """`to_linear` or `tangent` of a program of jobs alone without side rows,
-        its matrix not written down.
-        """
+        """`to_linear` or `tangent` without the matrix, for jobs alone without side rows."""
         return self.utility.without_matrix(self, x, duals)
 
     def complete(self, x: FloatArray) -> FloatArray:
@@ -198,7 +188,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return self.utility.complete(self, x)
 
     def complete_and_value(self, x: FloatArray) -> tuple[FloatArray, float]:
-        """Both, of which one may be part of the other."""
+        """`complete` and `value`, computed once."""
         # A smallest level is the last column of the point: it need not be computed twice.
         point = self.complete(x)
         return point, float(point[-1]) if self.utility.smallest_level else self.value(x)
@@ -210,7 +200,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return self.utility.allocation_of(self, point)
 
     def polished(self, form: LinearForm, y: FloatArray | None) -> FloatArray | None:
-        """Duals of the linear program's rows, moved where that makes a better proof.
+        """Duals of the linear program's rows, changed if that proves a tighter bound.
 
         Duals of a program without its matrix, or of other rows, are returned as they are.
         """
@@ -219,14 +209,12 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return self.utility.polished(self, form, y)
 
     def terms(self, x: FloatArray) -> float | None:
-        """The size of the terms of the value at a point, where the linear program does not tell."""
+        """Size of the terms of the value at a point, if it is not that of the linear program."""
         return self.utility.terms(self, x)
 
     def worth_of_noise(self, duals: Mapping[str, FloatArray] | None) -> float:
-        """What the value may be wrong by and mean the same:
-        what the slack of side rows is worth at these row duals.
-
-        Without duals it is worth nothing. A utility may have its own noise.
+        """Error of the value that has no meaning: the slack of side rows times their duals, and the noise
+        of the utility.
         """
         worth = [
             np.abs(duals[rows.name]) @ rows.slack
@@ -238,11 +226,9 @@ class AllocationProgram(FeasibleRegion, Displayed):
     # --- points -----------------------------------------------------------------------------------
 
     def known_point(self) -> FloatArray:
-        """A point that needs no solver:
-        what is gained most of per unit of the resources, or an even split.
+        """A point that needs no solver: a greedy choice, or an even split of the time.
 
-        It keeps time and capacity, and side rows that limit sums; whether it keeps all is for the
-        certificate to say.
+        It satisfies time, capacity and side rows that limit sums. The certificate checks the others.
         """
         if self.integral:
             agent = None if self.assignment is None else self.assignment.by_rule()
@@ -252,11 +238,10 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return max(self.even(), self.best_places(), key=self.value)
 
     def restored(self, x: FloatArray, raw: FloatArray) -> FloatArray:
-        """Undo the dropping of negligible fractions for classes that have nothing else,
-        where every job counts.
+        """Restore negligible fractions that were dropped, for classes that have nothing else.
 
-        A job of a tiny weight may need no more than a tiny fraction to reach the common level, or
-        its deadline, and is due no more than that of a sum of logarithms.
+        This is done if every job counts. A job of tiny weight may need only a tiny fraction for the
+        common level or its deadline, and a sum of logarithms may give it no more.
         """
         every_job_counts = (
             self.utility.smallest_level or self.utility.worthless_at_zero or bool(self.side)
@@ -272,15 +257,13 @@ class AllocationProgram(FeasibleRegion, Displayed):
 
     @property
     def free_to_lift(self) -> bool:
-        """Whether any point within time and capacity is feasible,
-        and its smallest level is what counts.
-        """
+        """Whether the objective is a smallest level, and time and capacity are the only rows."""
         return self.utility.smallest_level and not (self.integral or self.side or self.extend)
 
     def lifted(self, x: FloatArray, value: float) -> FloatArray:
         """Raise every class to what a value needs, then scale down into time and capacity.
 
-        A solver may leave a job below the level by its tolerance, which is everything to a job that
-        needs 1e-12 of the time: to lift it costs next to nothing.
+        A solver may leave a job below the level by its tolerance. For a job that needs 1e-12 of the time
+        that is all it has, and lifting it costs almost nothing.
         """
         return self.raised(x, self.utility.needed(self, min(value, self.highest)))

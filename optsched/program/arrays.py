@@ -1,4 +1,4 @@
-"""What solvers see of a linear program: arrays, with named blocks of rows and columns."""
+"""`LinearArrays`: a linear program as solvers take it, with named blocks of rows and columns."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class LinearArrays(Displayed):
     maximise : bool
     offset : float
     implied_lower, implied_upper : FloatArray, shape (N,)
-        Finite bounds that every feasible (or some optimal) point keeps; the certificate needs them.
+        Finite bounds that every feasible (or some optimal) point satisfies; the certificate needs them.
     rows, columns : tuple of Block
     """
 
@@ -220,7 +220,7 @@ def next_named(blocks: tuple[Block, ...], name: str) -> Block:
 
 
 def refuse_nan(arrays: LinearArrays) -> None:
-    """A NaN or an infinite coefficient in a program would come back as anything."""
+    """Refuse NaN and infinite coefficients: the answer of a solver would be arbitrary."""
     for name, numbers in (("cost", arrays.cost), ("coefficients", arrays.A.data)):
         if not np.isfinite(numbers).all():
             raise UsageError(f"the program has a NaN or an infinity among its {name}")
@@ -239,7 +239,7 @@ def with_entries(
     keys = _keys(matrix)
     wanted = np.asarray(columns, np.int64) * matrix.shape[0] + rows
     place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-    # All entries are there: only numbers change, and the new matrix shares its indices.
+    # If all entries exist, only numbers change, and the new matrix shares the indices.
     if len(keys) and (keys[place] == wanted).all():
         data = matrix.data.copy()
         data[place] = values

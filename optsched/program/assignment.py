@@ -19,11 +19,11 @@ if TYPE_CHECKING:  # a process that only solves needs no candidates
 MOST_CELLS = 5_000_000
 """Agents times jobs, beyond which the tables would be large."""
 MOVES = 3000
-"""Moves until a search for an assignment within all rooms gives up."""
+"""Moves after which a search for a feasible assignment gives up."""
 TABU = 10
 """Moves for which a job does not return to an agent, at least."""
 DEARER, CHEAPER = 1.1, 0.98
-"""What a move makes of the penalty of an agent that is overloaded, and of one that is not."""
+"""Factors per move on the penalty of an agent that is overloaded, and of one that is not."""
 ROUNDING = 1e-9
 KNAPSACK_CELLS = 2**23
 """Jobs times units of room, beyond which an agent counts in larger units."""
@@ -70,7 +70,7 @@ class Assignment(NamedTuple):
         row, agent = np.unique(usage.indices[usage.indptr[columns]], return_inverse=True)
         size = (len(row), int(C.count.sum()))
         pair = C.class_a[columns] * len(row) + agent
-        # Two columns of a job that take of the same row would need one cell
+        # Two columns of a job that use the same row would need the same cell of the tables
         if size[0] * size[1] > MOST_CELLS or len(np.unique(pair)) < len(pair):
             return None
         number = np.full((len(row), len(C)), -1, np.int64)
@@ -187,7 +187,7 @@ class Assignment(NamedTuple):
 
 
 class AgentKnapsacks(NamedTuple):
-    """What each agent would take if jobs had prices and nobody had to be assigned.
+    """The knapsacks of the agents at prices of the jobs, if no job had to be assigned.
 
     ::
 

@@ -21,7 +21,7 @@ def implied_bounds(
     lower: FloatArray,
     upper: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Tighten infinite column bounds: what every feasible point keeps.
+    """Derive bounds for columns without any, which every feasible point satisfies.
 
     In a row ``sum_j a_ij x_j <= u_i`` the other columns contribute at least their smallest
     activity, hence

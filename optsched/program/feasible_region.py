@@ -1,5 +1,5 @@
-"""The feasible region of an allocation program:
-totals of the class columns within time, capacity and side rows.
+"""The feasible region of an allocation program: totals of the class columns within time, capacity and
+side rows.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ class NamedVariables(dict[str, Variables]):
 
 
 class FeasibleRegion:
-    """What x must keep, and the levels that it gives the classes;
-    what is maximised there is not known here.
+    """The rows of an allocation program, and the levels of the classes; it has no objective.
 
         level_k(x) = (levels @ x)_k / n_k                     level of every job of class k
         time       member @ x <= n                            each job at most all the time
@@ -71,10 +70,10 @@ class FeasibleRegion:
         return np.minimum(self.highest_level, self.level(self.limit))
 
     def highest_among(self, columns: BoolArray | None) -> FloatArray:
-        """The same in these columns alone; None: in all."""
+        """`highest_level` in these columns only; None: in all."""
         C, data = self.classes, self.levels.data
         if not C.all_alone:
-            # A pair inside a class is two of its jobs: each of them has half of what a unit brings.
+            # A pair inside a class consists of two of its jobs: each has half of the level of a unit.
             data = data / np.where(C.class_a == C.class_b, 2.0, 1.0)[self.levels.indices]
         if columns is not None and not columns.all():
             data = np.where(columns[self.levels.indices], data, 0.0)
@@ -87,9 +86,7 @@ class FeasibleRegion:
 
     @cached_property
     def best_alone(self) -> tuple[IntArray, FloatArray]:
-        """The column alone of each class that brings it most (the last
-        of several), and what it brings.
-        """
+        """The best column alone of each class (the last of several), and its level."""
         C, levels = self.classes, self.levels
         alone = np.flatnonzero(C.alone)
         # The entries of levels are the columns.
@@ -99,7 +96,7 @@ class FeasibleRegion:
         else:
             rate = np.asarray(levels.tocsc()[C.class_a[alone], alone]).ravel()
             order = np.lexsort((rate, C.class_a[alone]))
-        # In order of class, then of what it brings: the last entry of a class is its best.
+        # In order of class, then of level: the last entry of a class is its best.
         last = np.flatnonzero(np.diff(C.class_a[alone[order]], append=-1))
         return alone[order[last]], rate[order[last]]
 
@@ -117,7 +114,7 @@ class FeasibleRegion:
         return lp, {"x": x}
 
     def with_own_rows(self, lp: LinearProgram, variables: dict[str, Variables]) -> LinearProgram:
-        """The program with the rows of a caller's own (``extend``), if there are any."""
+        """The program with the rows that a caller adds (``extend``), if any."""
         if self.extend is None:
             return lp
         returned: object = self.extend(lp, NamedVariables(variables), self.classes)
@@ -140,7 +137,7 @@ class FeasibleRegion:
 
     @cached_property
     def barred(self) -> BoolArray:
-        """Columns that side rows leave nothing to, shape (N,)."""
+        """Columns that side rows force to 0, shape (N,)."""
         barred = np.zeros(self.classes.columns, bool)
         for rows in self.side:
             barred[rows.closed.indices] = True
@@ -148,10 +145,10 @@ class FeasibleRegion:
 
     @cached_property
     def limit(self) -> FloatArray:
-        """Most that x can be, by its time and by each row alone that only limits sums; shape (N,).
+        """Upper bounds of x from time and from each row that only limits sums; shape (N,).
 
-        Tolerances, the scale of columns and the bound of duals are relative to this. Where a budget
-        leaves a job 1e-12 of its time, by the time rows alone any level would count as 0.
+        Tolerances, the scale of columns and dual bounds are relative to these. If a budget leaves a job
+        1e-12 of its time, every level would count as 0 relative to the time rows alone.
         """
         C = self.classes
         if not self.side and (C.holds.largest(None) * C.count.max(initial=0.0) <= C.capacity).all():
@@ -172,14 +169,14 @@ class FeasibleRegion:
 
     @cached_property
     def class_floors(self) -> ClassFloors | None:
-        """The other side rows, if each asks for something of one class whose jobs share no GPUs; else None."""
+        """The side rows with lower sides, if each concerns one class and no jobs share GPUs; else None."""
         from optsched.program.side_rows import ClassFloors
 
         return ClassFloors.of(self.classes, self._asking)
 
     @cached_property
     def job_floors(self) -> ClassFloors | None:
-        """The rows that ask for something of one class each; there may be other rows."""
+        """The rows with lower sides that concern one class each; there may be others."""
         from optsched.program.side_rows import ClassFloors
 
         C = self.classes
@@ -224,22 +221,20 @@ class FeasibleRegion:
     # --- points that need no solver ---------------------------------------------------------------
 
     def repaired(self, x: FloatArray) -> FloatArray:
-        """A point that keeps time and capacity:
-        x scaled down class by class, then by the fullest resource of a column.
+        """A point within time and capacity: x scaled down class by class, then by the fullest resource of
+        each column.
 
-        What a solver left when it was stopped may break rows; what it is worth afterwards is for
-        the certificate to say. Of the side rows those are kept too that only limit sums, as budgets
-        and quotas: less is feasible there. An integral point is only scaled by dropping fractions
-        of jobs.
+        The point of a stopped solver may violate rows. Side rows that only limit sums, such as budgets
+        and quotas, are satisfied too, as scaling down reduces the sums. In an integral point fractions
+        of jobs are then dropped. The certificate evaluates the result.
         """
         C = self.classes
         use = C.time(x)
         if (use > C.count).any():
             part = np.divide(C.count, use, out=np.ones(len(C)), where=use > C.count)
-            # The last is of no partner.
+            # The last factor is for columns without a partner.
             x = x * np.minimum(part[C.class_a], looked_up(np.append(part, 1.0), C.class_b))
-        # One factor per column, of its fullest row: all factors are at most 1, so no row gets
-        # fuller.
+        # One factor per column, that of its fullest row. All factors are at most 1, so no sum grows.
         smallest = np.ones(C.columns)
         matrix, most = self.limit_rows.matrix, self.limit_rows.most
         use = matrix @ x
@@ -250,11 +245,11 @@ class FeasibleRegion:
         return np.floor(x + 1e-9) if self.integral else x
 
     def kept(self, x: FloatArray) -> FloatArray:
-        """What can be kept of a point of the region without side rows and whole jobs."""
+        """A point of the relaxed region, repaired for this region."""
         return self.filled_up(self.repaired(x)) if self.integral else self.repaired(x)
 
     def filled_up(self, x: FloatArray) -> FloatArray:
-        """Whole jobs added to a point greedily, by what they gain per unit of the resources."""
+        """Add whole jobs to a point greedily, by gain per unit of the resources."""
         from optsched.program.greedy_fill import greedy_fill  # few programs have whole jobs
 
         return greedy_fill(self.classes, self.limit_rows, self.gain, ~self.barred, x)

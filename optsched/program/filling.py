@@ -1,5 +1,4 @@
-"""Water filling: the state of a lexicographic max-min,
-and the linear program of each of its stages.
+"""Water filling: the state of a lexicographic max-min, and the linear program of each stage.
 
 All levels rise along a path that is known in advance as long as only jobs drop out that have
 reached the highest level that they can have at all (alone, all the time): the clock of these events
@@ -46,11 +45,9 @@ if TYPE_CHECKING:  # a solver in another process loads no candidates
 SAME = 1e-12
 """Relative difference of two clocks at which events coincide."""
 HELD = 1e-6
-"""Share of the largest dual above which a class counts as held."""
+"""Fraction of the largest dual above which a class counts as held."""
 SURE = 1e-6
-"""Rise, in units of the clock at the segment's end,
-that a held class may still have, if duals can tell.
-"""
+"""Largest rise that a held class may still have, in units of the clock at the segment's end."""
 CURVED = 10.0
 """Relative error of prices over the root of the gap, at most."""
 HOLDING = 1e-3
@@ -65,7 +62,7 @@ which a solver meets up to its tolerance only; and the most. Stages by prices ne
 
 @dataclass(frozen=True)
 class Path:
-    """Where every class is at any clock, if only jobs at their highest level drop out.
+    """The level of every class at any clock, if only jobs at their highest level drop out.
 
     Attributes
     ----------
@@ -132,7 +129,7 @@ class Path:
 
 
 class Filling:
-    """The state of water filling: levels reached, who is frozen, and the clock.
+    """The state of water filling: levels, frozen classes, and the clock.
 
     Parameters
     ----------
@@ -194,7 +191,7 @@ class Filling:
 
     @property
     def done(self) -> bool:
-        """Whether nobody can rise."""
+        """Whether no class can rise."""
         return bool(self.frozen.all())
 
     # --- the path ---------------------------------------------------------------------------------
@@ -296,13 +293,16 @@ class Filling:
         y: FloatArray,
         bound: float | None,
     ) -> BoolArray:
-        """Go to a clock in a segment,
-        and freeze whom the duals of its program hold there; returns who is new.
+        """Advance the clock within a segment, and freeze the classes that duals hold there.
 
-        ``arrays`` is the program of the segment, ``bound`` what the duals prove of the rise; as for
-        the bound, what has the wrong sign for its row counts as 0. A class can still rise by what
-        is left up to it over its share of the duals: what that leaves open is held only where no
-        share is large enough to tell.
+        ``arrays`` is the program of the segment, ``bound`` the bound on the rise that the duals prove.
+        Duals of the wrong sign count as 0. A class can rise by at most the gap over its part of the
+        duals; it is frozen if that part is large enough to exclude a rise.
+
+        Returns
+        -------
+        BoolArray, shape (K,)
+            The classes that are newly frozen.
         """
         C = self.program.classes
         y = np.where(np.isposinf(arrays.row_upper), np.minimum(y, 0.0), y)
@@ -312,9 +312,9 @@ class Filling:
         before = self.frozen.copy()
         self.frozen = self.frozen | (path.ends <= clock * (1 + SAME))
         low, high = path.segment(number)
-        # What each class holds of the rise: 1 in all, where the levels alone hold it.
+        # The part of each class in the duals: the sum is 1 if the levels alone stop the rise.
         pull = C.count * rate * high * np.maximum(-y[arrays.row_block("levels").slice], 0.0)
-        # where the end of the segment holds the rise, the duals of the levels are rounding
+        # If the end of the segment stops the rise, the duals of the levels are rounding.
         most = float(pull.max(initial=0.0))
         gap = 0.0 if bound is None else max(bound - (clock - low) / high, 0.0)
         doubt = min(gap / SURE, most / 10.0, self._off(gap) * most)
@@ -323,7 +323,7 @@ class Filling:
         self.level, self.clock = np.where(before, self.level, level), clock
         self.frozen |= held
         if held.any():
-            # The row of a class that waits at level 0 asks for nothing: it proves as much without.
+            # The row of a class that waits at level 0 demands nothing, so its dual proves nothing.
             y[arrays.row_block("levels").slice][(rate <= 0) & (level <= 0)] = 0.0
             lost = self._lost(arrays, y, gap)
             if self.closes:
@@ -339,8 +339,8 @@ class Filling:
     def _hold_floors(
         self, arrays: LinearArrays, y: FloatArray, rises: BoolArray, clear: float
     ) -> None:
-        """Record who gives just what its floor asks for in every optimal solution, and who runs all
-        the time: in all that follows too.
+        """Record the classes that are exactly at their floor, or run all the time, in every optimal
+        solution; this holds for all later stages.
         """
         C, floors = self.program.classes, self.floors
         if floors is None or not floors.side:
@@ -368,9 +368,9 @@ class Filling:
     def _lost(self, arrays: LinearArrays, y: FloatArray, gap: float) -> BoolArray:
         """Columns whose reduced cost is negative beyond doubt: no optimal solution has them.
 
-        A solution that gives a column x loses x times minus its reduced cost, and there is no more
-        to lose than the gap. Pools that were full before may have prices of any height, so that
-        rounding is a part of the terms of each column, and not of the largest.
+        A solution with x in a column loses x times minus its reduced cost, and no solution within the gap
+        loses more than the gap. Pools that were full before may have prices of any size, so that
+        rounding is relative to the terms of each column, not to the largest.
         """
         columns = slice(self.program.classes.columns)
         reduced = -(arrays.A.T @ y)[columns]
@@ -379,13 +379,12 @@ class Filling:
         return reduced < -np.maximum(HELD * terms, doubt)
 
     def _off(self, gap: float) -> float:
-        """Relative error of duals, as far as they are known to be those of a vertex.
+        """Relative error of duals; 1 if nothing is known of it.
 
-        The whole gap may be due to one class. Where very many have a small part of all there is,
-        that leaves everything in doubt. But the dual problem is curved, as the more prices are off,
-        the more classes choose something else: prices that every class answers exactly are off by
-        about the root of the gap. An interior point leaves some of its duals everywhere; nothing of
-        the sort is known of them.
+        The whole gap may be due to one class, which would leave the duals of very many small classes in
+        doubt. But with prices to which every class responds exactly (``loose`` is 0) the dual problem is
+        curved: the further prices are off, the more classes respond otherwise. Such prices are off by
+        about the root of the gap. An interior point has duals everywhere, so this does not hold for it.
         """
         return CURVED * gap**0.5 if self.loose == 0 else 1.0
 

@@ -1,4 +1,4 @@
-"""The knapsack, as pricing problems ask for it, and what it loses where an item must be taken."""
+"""The knapsack of pricing problems, and the loss if an item must be taken."""
 
 from __future__ import annotations
 

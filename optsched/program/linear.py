@@ -28,7 +28,7 @@ Matrix = Any
 class Expression:
     """A vector of affine expressions: sum of matrix x block, plus a constant; shape (rows,)."""
 
-    __array_ufunc__ = None  # let numpy hand over to the reflected operators below
+    __array_ufunc__ = None  # numpy then calls the reflected operators below
     __slots__ = ("_terms", "constant", "variables")
 
     def __init__(
@@ -40,7 +40,7 @@ class Expression:
         self._terms = tuple(terms)
         self.constant = constant
         self.variables = variables
-        """The block of columns that this is, if it is nothing else."""
+        """The block of columns, if the expression is just that."""
 
     @classmethod
     def of(cls, block: Block) -> Expression:
@@ -52,7 +52,7 @@ class Expression:
         """Matrices, and the blocks of columns that they are multiplied with."""
         if self.variables is None:
             return self._terms
-        # Most blocks are multiplied with a matrix first, and need no identity.
+        # Made on demand: most blocks are multiplied with a matrix first and need no identity.
         count = len(self.variables)
         places = np.arange(count + 1, dtype=index_type(count))
         identity = compressed(np.ones(count), places[:-1], places, (count, count))
@@ -139,7 +139,7 @@ class Expression:
         return np.ones((1, self.rows)) @ self
 
     def _stretched(self, rows: int) -> Expression:
-        """One expression repeated for many rows."""
+        """The expression repeated for this many rows, if it has one row."""
         if self.rows == rows:
             return self
         if self.rows != 1:
@@ -199,8 +199,8 @@ class LinearProgram:
             Unique; what exports and duals call the block.
         lower, upper : float or array, shape (count,)
         implied : pair, optional
-            Bounds that follow from the rows, for the certificate; what is left out is derived from
-            the rows.
+            Bounds that follow from the rows, for the certificate; infinite ones are derived from the
+            rows.
         integer : bool or array
         """
         block = self._add_block(self._columns, name, count)
@@ -291,8 +291,7 @@ def _by_columns(
     """The matrix with these entries, those of a column in order of rows;
     entries of one place are added up.
 
-    Rows are given in order, so that a stable sort of the columns, which mostly are in order row
-    block by row block, is all that it takes.
+    The entries are in order of rows, so that a stable sort by columns suffices.
     """
     order = np.argsort(columns, kind="stable")
     kind = index_type(*shape, len(data))

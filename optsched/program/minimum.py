@@ -40,7 +40,7 @@ class Minimum(Utility):
         return float(reached.min()) if len(reached) else 0.0
 
     def limit(self, R: FeasibleRegion) -> float:
-        """No value is above this: what the rows leave to the job that is worst off."""
+        """An upper bound on the value: the least level limit of a job."""
         return float(self.reached(R.level_limit).min()) if len(R.classes) else 0.0
 
     def needed_slope(self, R: FeasibleRegion, value: float) -> FloatArray | float:
@@ -83,8 +83,8 @@ class Minimum(Utility):
 class DelayedMinimum(Minimum):
     """Maximise the smallest of the values 1 / (a_k + 1 / level_k).
 
-    A job that has a_k behind it, and 1 / level_k before it, is a_k + 1 / level_k late at its end:
-    the value is the inverse of that, concave in the level. A value t needs the level
+    A job that has run for a_k and needs 1 / level_k more ends after a_k + 1 / level_k. Its value is the
+    inverse of that, concave in the level. A value t needs the level
     g_k(t) = t / (1 - a_k t), which is convex.
 
     Attributes
@@ -135,14 +135,13 @@ class DelayedMinimum(Minimum):
         return self.tangent_at(R, self.value(R, x))
 
     def tangent_at(self, R: FeasibleRegion, value: float) -> LinearProgram:
-        """The linear program in which the levels
-        that a value t needs are replaced by their tangent at v.
+        """The linear program with a tangent cut at v: the level that a value t needs is linearised.
 
             maximise  t   s.t.  level_k >= g_k(v) + g_k'(v) (t - v)   for every class k,  time, capacity, side rows
 
-        g_k is convex, so its tangent asks for less than g_k does: the optimum bounds that of the
-        allocation program, and equals it where v is the optimum. Newton's method is to make this v
-        the next one.
+        g_k is convex, so its tangent demands less than g_k: the optimum is an upper bound for the
+        allocation program, and equal if v is its optimum. Newton's method takes this optimum as the
+        next v.
         """
         v, n = min(value, self.highest(R)), R.classes.count
         lp, variables = R.bare()
@@ -168,8 +167,8 @@ class DelayedMinimum(Minimum):
 
 @dataclass(frozen=True, eq=False)
 class LexicographicMinimum(Minimum):
-    """Raise all levels together;
-    who cannot rise any more stays where it is, and the others go on (water filling).
+    """Raise all levels together; a job that cannot rise any more is frozen, and the others continue
+    (water filling).
 
     Every job i of weight p_i rises at a rate per unit of a common clock: p_i / s_i, where s_i is
     its gang; as a member of a group of weight w that shares it, w p_i / (s_i sum of p over the
@@ -191,8 +190,8 @@ class LexicographicMinimum(Minimum):
     place : IntArray, shape (K,)
         Place in the queue; 0 in other groups.
     then : csr_matrix or None, shape (K, N)
-        What the last program makes the total of as large as possible, nobody below the level
-        reached; None: the levels.
+        The last program maximises the total of ``then @ x``, with no job below its level; None: of the
+        levels.
     """
 
     weight: FloatArray

@@ -13,9 +13,7 @@ from optsched.arrays import FloatArray, blocks, constant, is_constant
 
 
 class ColumnPart(NamedTuple):
-    """Some columns beside each other: which, and what a program says of them;
-    arrays of shape (columns,).
-    """
+    """Consecutive columns of a program with their bounds and costs; arrays of shape (columns,)."""
 
     at: slice
     lower: FloatArray
@@ -26,21 +24,19 @@ class ColumnPart(NamedTuple):
 
     @property
     def reach(self) -> FloatArray:
-        """The largest number that each column can be without its sign;
-        inf without implied bounds.
-        """
+        """The largest absolute value of each column; inf without implied bounds."""
         if is_constant(self.implied_lower) and not self.implied_lower[:1].any():
-            return self.implied_upper  # which is not below
+            return self.implied_upper  # and this is at least 0
         return np.maximum(np.abs(self.implied_lower), np.abs(self.implied_upper))
 
     @property
     def free(self) -> bool:
-        """Whether the columns cost nothing, and say so by a constant."""
+        """Whether the costs are a constant array of 0."""
         return is_constant(self.cost) and not self.cost[:1].any()
 
 
 class RowPart(NamedTuple):
-    """Some rows beside each other: which, and their sides; arrays of shape (rows,)."""
+    """Consecutive rows of a program with their sides; arrays of shape (rows,)."""
 
     at: slice
     lower: FloatArray
@@ -48,7 +44,7 @@ class RowPart(NamedTuple):
 
 
 class ColumnBounds(Protocol):
-    """What a program says of all its columns; arrays of shape (N,)."""
+    """Bounds and costs of all columns of a program; arrays of shape (N,)."""
 
     @property
     def lower(self) -> FloatArray:
@@ -72,7 +68,7 @@ class ColumnBounds(Protocol):
 
 
 def parts_of(columns: ColumnBounds) -> Iterator[ColumnPart]:
-    """The parts of columns whose arrays are there."""
+    """The columns as parts, from their arrays."""
     for part in blocks(len(columns.cost)):
         yield ColumnPart(
             part, columns.lower[part], columns.upper[part], columns.implied_lower[part], columns.implied_upper[part],
@@ -81,7 +77,7 @@ def parts_of(columns: ColumnBounds) -> Iterator[ColumnPart]:
 
 
 def rows_of(lower: FloatArray, upper: FloatArray, start: int = 0) -> Iterator[RowPart]:
-    """The parts of rows whose sides are there, of which the first has a number."""
+    """The rows as parts, from arrays of their sides; ``start`` is the number of the first row."""
     for part in blocks(len(lower)):
         yield RowPart(slice(start + part.start, start + part.stop), lower[part], upper[part])
 
@@ -98,21 +94,21 @@ def unit_changes(parts: Iterable[ColumnPart], count: int) -> FloatArray:
 
 
 class ColumnSlices(Protocol):
-    """Numbers of all columns, as an array has them."""
+    """An array over the columns that may be computed slice by slice."""
 
     def __getitem__(self, part: slice, /) -> FloatArray:
         """Those of some columns beside each other."""
 
 
 class PairedSlices(Protocol):
-    """Two numbers of all columns, as two arrays have them."""
+    """Two arrays over the columns that may be computed slice by slice."""
 
     def __getitem__(self, part: slice, /) -> tuple[FloatArray, FloatArray]:
         """Those of some columns beside each other."""
 
 
 class Both:
-    """Two arrays, block by block."""
+    """Two arrays as `PairedSlices`."""
 
     def __init__(self, first: ColumnSlices, second: ColumnSlices) -> None:
         self.first, self.second = first, second

@@ -1,4 +1,4 @@
-"""Side rows that may give way: how little they must, before anything else is optimised."""
+"""Side rows that may give way: the least shortfall, found before anything else is optimised."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEGLIGIBLE = 1e-9
 
 
 class RelaxedRows:
-    """The rows of a program that may give way, and the program of how little they must.
+    """The rows of a program that may give way, and the program of their least shortfall.
 
         minimise  sum_i w_i s_i   s.t.  (matrix @ x)_i + lower_i s_i >= lower_i   for every row i that may,
                                         0 <= s_i <= 1 (whole where rows are dropped as a whole), the
@@ -53,7 +53,7 @@ class RelaxedRows:
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the rows that may give way take for granted."""
+        """The assumptions of the rows that may give way."""
         return tuple(
             dict.fromkeys(rows.assumption for rows in self.rows if rows.assumption is not None)
         )
@@ -93,7 +93,7 @@ class RelaxedRows:
         return np.where(whole, np.round(s), s)
 
     def value(self, short: FloatArray) -> float:
-        """Weighted total of what is not met, sum of w s."""
+        """Weighted total shortfall, sum of w s."""
         return float(self.weight @ short)
 
     def relaxed(self, short: FloatArray) -> AllocationProgram:
@@ -114,7 +114,7 @@ class RelaxedRows:
         return replace(self.program, side=tuple(side))
 
     def words(self, short: FloatArray) -> tuple[str, ...]:
-        """What gives way, in the user's words."""
+        """The requirements that give way, as text."""
         broken_words, start = [word for rows in self.rows for word in rows.broken], 0
         for rows in self.rows:
             parts = short[start : start + len(rows.lower)]

@@ -24,9 +24,9 @@ NEAR = 1e-9
 
 
 class Assumption(NamedTuple):
-    """What rows take for granted of the requirement that they stand for.
+    """An assumption of rows about the requirement that they model.
 
-    Where such rows cannot hold, it is shown only that the requirement cannot be met in this way.
+    If such rows cannot be met, only this way of meeting the requirement is shown to be impossible.
     Every sentence about it says so.
 
     Attributes
@@ -44,7 +44,7 @@ class Assumption(NamedTuple):
 
 @dataclass(frozen=True)
 class SameWords:
-    """Describes all rows alike.
+    """Describes all rows by the same words.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class SideRows:
 
     @classmethod
     def bar(cls, name: str, matrix: sp.csr_matrix, describe: Callable[[int], str]) -> SideRows:
-        """Rows of a matrix with nothing negative that say where jobs may not run.
+        """Rows of a nonnegative matrix that forbid jobs to run somewhere.
 
         Parameters
         ----------
@@ -127,16 +127,14 @@ class SideRows:
 
     @property
     def only_limit(self) -> bool:
-        """Whether the rows only limit sums of nothing negative, as capacities do."""
+        """Whether the rows only limit nonnegative sums, as capacities do."""
         nothing_negative = not (self.matrix.data < 0).any()
         no_lower_side = bool((self.lower <= 0).all()) and self.relax == "none"
         return nothing_negative and no_lower_side and bool((self.upper >= 0).all())
 
     @property
     def closed(self) -> sp.csr_matrix:
-        """The rows that leave nothing to their columns, shape (rows, N),
-        with all other rows empty.
-        """
+        """The rows that force their columns to 0, shape (rows, N), with all other rows empty."""
         least = (
             np.asarray(self.matrix.min(axis=1).todense()).ravel()
             if self.matrix.nnz
@@ -150,7 +148,7 @@ class SideRows:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LimitRows(Displayed):
-    """The rows of a program that only limit sums of nothing negative: matrix @ x <= most.
+    """The rows of a program that only limit nonnegative sums: matrix @ x <= most.
 
     Capacities are such rows, and so are a budget, a quota, a cap on power, and rows that bar
     columns. Each has a price, and an allocation that is scaled down still keeps all of them.
@@ -183,7 +181,7 @@ class LimitRows(Displayed):
 
     @cached_property
     def closed_columns(self) -> IntArray:
-        """Columns that need what there is nothing of."""
+        """Columns that use a resource of which there is none."""
         closed = np.flatnonzero(self.most <= 0)
         if not len(closed):
             return EMPTY
@@ -267,7 +265,7 @@ class FloorMeasure(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ClassFloors(Displayed):
-    """Rows that each ask for something of one class, whose jobs are alone.
+    """Rows that each demand something for one class, whose jobs are alone.
 
     What is asked for is any measure: time on some columns, a share of a resource, a level. A row that
     another one of its class implies is left out; what remains of the second and further rows of a

@@ -21,7 +21,7 @@ SOME_TIME = "some time"
 NO_SHARE = 1e-10
 """Largest share that is none: an allocation is written down without fractions below it."""
 SCARCE = 1e-6
-"""Smallest share of a job from which nobody doubts that there is time for every job."""
+"""Smallest share of a job from which there is certainly time for every job."""
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,7 @@ class TimelineProgram(Displayed):
         stop = np.concatenate([end[uses.col], closed[:, 2]])
         resource, time = np.tile(resource, 2), np.concatenate([stop, begin])
         change = np.concatenate([-amount, amount])
-        # What ends at a moment makes room for what starts then.
+        # An activity that ends at a moment makes room for one that starts then.
         ends = np.repeat([0, 1], len(amount))
         order = np.lexsort((ends, time, resource))
         resource, change = resource[order], change[order]

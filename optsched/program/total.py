@@ -18,7 +18,7 @@ from optsched.program.side_rows import SameWords, SideRows
 from optsched.program.utility import Utility
 
 LARGEST_LEVEL = 1e100
-"""Largest level that is derived from a slope; beyond it the terms of a tangent overflow."""
+"""Largest level that is derived from a slope; the terms of a tangent overflow beyond it."""
 LEVELS = 1e-6
 """Relative precision of the levels where the value is a sum of their logarithms."""
 
@@ -80,8 +80,8 @@ class Total(Utility):
         return 1.0 / slope if self.function == "log" else slope ** (1.0 / (self.exponent - 1.0))
 
     def level_at(self, slope: FloatArray, other: FloatArray) -> FloatArray:
-        """Where w f has these slopes, elementwise;
-        ``other`` where it has them nowhere, or too far away.
+        """Levels at which w f has these slopes, elementwise; ``other`` where there is none, or it is beyond
+        `LARGEST_LEVEL`.
         """
         slope = slope / self.weight
         with np.errstate(over="ignore"):
@@ -110,15 +110,14 @@ class Total(Utility):
     def touching(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> FloatArray:
-        """Levels at which the tangent touches, shape (K,):
-        those of x, or where the duals of its rows say.
+        """Levels of the tangent cuts, shape (K,): those of x, or those at which f' equals the duals of the
+        level rows.
 
-        A point whose objective is right to 1e-9 may be wrong by 1e-5 in its levels, as the
-        objective is flat there. The tangent at x then leaves a gap of 1e-5; that where f' agrees
-        with the duals leaves none.
+        The objective is flat near the optimum: if it is right to 1e-9, levels may be wrong by 1e-5. The
+        tangent cuts at x then leave a gap of 1e-5, while those at the levels of the duals leave none.
         """
         v = np.maximum(R.level(x), np.finfo(float).tiny)
-        # The last rows.
+        # The level rows are the last ones.
         return v if duals is None else self.level_at(-duals[len(duals) - len(R.classes) :], v)
 
     def tangent(
@@ -227,7 +226,7 @@ class Total(Utility):
     def terms(self, R: FeasibleRegion, x: FloatArray) -> float | None:
         """n w (|f| + f' level) at the levels of x and at the highest ones, where f is not linear.
 
-        The slope at a level of 0 is as good as infinite, and so would be the terms of a tangent there.
+        At a level of 0 the slope, and with it the terms of a tangent, may be infinite.
         """
         if not self.conic:
             return None
@@ -247,7 +246,7 @@ class Total(Utility):
         return LEVELS * float(R.classes.count @ self.weight) if self.function == "log" else 0.0
 
     def rounding(self, R: FeasibleRegion, x: FloatArray) -> float:
-        """What the terms of f and of its tangent, which may cancel, leave of rounding."""
+        """Rounding error of the terms of f and of its tangent, which may cancel."""
         if not self.conic:
             return 0.0
         level, weight = R.level(x), R.classes.count * self.weight

@@ -1,8 +1,7 @@
-"""How the value of a program reads as the objective of its formulation.
+"""Units: from the value of a program to the objective of its formulation.
 
 A program maximises a number that is convenient to solve for: a makespan M is solved as the largest
-t = S / M. Its units lead back, and travel with the program, so that a formulation has nothing to
-remember.
+t = S / M. Units convert back. They belong to the program, so that a formulation keeps no state.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 
 
 class Units(Protocol):
-    """What a value of a program is in the units of the objective; monotone."""
+    """A monotone conversion of values of a program to objectives."""
 
     def objective(self, value: float) -> float:
         """The objective of a value."""

@@ -1,6 +1,4 @@
-"""What a utility is: an objective over the levels of the classes
-that knows how it is lowered and bounded.
-"""
+"""Utilities: objectives over the levels of the classes, with their linear programs and bounds."""
 
 from __future__ import annotations
 
@@ -26,13 +24,13 @@ class Method(StrEnum):
     DIRECT = "direct"
     """As one program."""
     NEWTON = "newton"
-    """By a sequence of linear programs, each at the tangents of the last point (Newton's method)."""
+    """By a sequence of linear programs, each with a tangent cut at the last point (Newton's method)."""
     WATER_FILLING = "water filling"
     """Stage by stage: all levels rise together until some are held."""
 
 
 class Utility(ABC):
-    """What is maximised over the levels of the classes.
+    """The objective that is maximised over the levels of the classes.
 
     Methods take the feasible region R of the program that the utility belongs to, and x, totals of
     its columns.
@@ -61,7 +59,7 @@ class Utility(ABC):
     def concave(self) -> bool:
         """Whether it is concave and not piecewise linear.
 
-        Its program is solved as it is; the program of its tangents only proves the bound.
+        Its program is solved without tangent cuts; these only prove the bound.
         """
         return self.conic
 
@@ -91,9 +89,7 @@ class Utility(ABC):
         return point[: R.classes.columns]
 
     def highest(self, R: FeasibleRegion) -> float:
-        """No value of a minimum is above this:
-        what the job that is worst off could have if it were alone.
-        """
+        """An upper bound on a smallest level: the least of the levels that each job could have alone."""
         return float(R.highest_level.min()) if len(R.highest_level) else 0.0
 
     def to_conic(self, R: FeasibleRegion) -> ConicProgram:
@@ -109,9 +105,7 @@ class Utility(ABC):
     def without_matrix(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> LinearForm:
-        """The linear program (or the tangent at x) of jobs alone without side rows,
-        its matrix not written down.
-        """
+        """The linear program (or the tangent at x) without its matrix, for jobs alone without side rows."""
         raise UsageError(f"a program of {type(self).__name__} needs its matrix")
 
     # --- bounds -----------------------------------------------------------------------------------
@@ -119,49 +113,45 @@ class Utility(ABC):
     def tangent(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> LinearProgram:
-        """The linear program with the utility replaced by its tangent at x,
-        or near x where the duals say.
+        """The linear program with the utility replaced by its tangent at x, or at the levels near x that
+        the duals imply.
         """
         return self.lowered(R)
 
     def dual_factor(self, R: FeasibleRegion, x: FloatArray) -> float:
-        """What duals of the linear program's rows are multiplied by to be derivatives
-        by the sides of the rows.
-        """
+        """Factor that makes duals of the linear program derivatives by the sides of the rows."""
         return 1.0
 
     def polished(self, R: FeasibleRegion, arrays: LinearArrays, y: FloatArray) -> FloatArray:
-        """Duals of the linear program's rows, moved where that makes a better proof."""
+        """Duals of the linear program's rows, changed if that proves a tighter bound."""
         return y
 
     def closed_form(self, R: FeasibleRegion) -> tuple[FloatArray, FloatArray] | None:
-        """A point of the linear program and duals of its rows that prove it optimal,
-        where that takes no solver.
-        """
+        """An optimal point of the linear program and duals that prove it, if no solver is needed."""
         return None
 
     def level_prices(self, R: FeasibleRegion) -> FloatArray | None:
-        """What the value pays for a unit of ``levels @ x``, shape (K,);
-        None where duals of rows say that.
+        """Gain of the value per unit of ``levels @ x``, shape (K,); None if the duals of level rows are
+        these gains.
         """
         return None
 
     def worth_alone(self, R: FeasibleRegion) -> FloatArray | None:
-        """What the value pays for a unit of each level where every job is alone, shape (K,);
-        None where the linear program has no levels to pay for.
+        """Gain of the value per unit of each level if every job were alone, shape (K,); None if the linear
+        program has no level rows.
         """
         return None
 
     def terms(self, R: FeasibleRegion, x: FloatArray) -> float | None:
-        """The size of the terms of the value at a point, where the linear program does not tell."""
+        """Size of the terms of the value at a point, if it is not that of the linear program."""
         return None
 
     def noise(self, R: FeasibleRegion) -> float:
-        """What the value may be wrong by and mean the same, because it has no size of its own."""
+        """Error of the value that has no meaning, for values without a scale."""
         return 0.0
 
     def rounding(self, R: FeasibleRegion, x: FloatArray) -> float:
-        """What terms that may cancel leave of rounding in the value."""
+        """Rounding error of the value due to terms that may cancel."""
         return 0.0
 
     # --- other programs ---------------------------------------------------------------------------

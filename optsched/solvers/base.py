@@ -1,5 +1,5 @@
-"""What a back-end is: capabilities, limits,
-and sessions that hold a program and can be changed and run again.
+"""The interface of a back-end: capabilities, limits, and sessions that hold a program which can be
+changed and solved again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # few back-ends take these
 
 
 class Capability(StrEnum):
-    """What a back-end can do; each one claimed is used by a test."""
+    """Capabilities of a back-end; the conformance suite tests each one that it claims."""
 
     CONTINUOUS = "continuous"
     INTEGER = "integer"
@@ -105,7 +105,7 @@ class Limits:
     on_point: Callable[[FloatArray], None] | None = None
 
     def after(self, seconds: float) -> Limits:
-        """What is left of them after some seconds, as of building a model.
+        """The limits after some seconds were spent, such as on building a model.
 
         Parameters
         ----------
@@ -132,10 +132,11 @@ class FillingSession(Protocol):
 class Session(ABC):
     """A program loaded in a back-end.
 
-    Linear programs can be changed; what a back-end can't change it rebuilds.
+    The setters change a linear program. A back-end that cannot make a change in its loaded model loads
+    the program again.
 
-    The base class keeps the arrays up to date. Every setter ends in `_changed`, which collects the
-    reasons for a rebuild; `run` reports them in ``Values.rebuilt``.
+    The base class keeps the arrays up to date. Every setter calls `_changed` at its end, which collects
+    the reasons for loading again; `run` reports them in ``Values.rebuilt``.
 
     Parameters
     ----------
@@ -159,7 +160,7 @@ class Session(ABC):
         self._changed("cost", "set_cost", cost)
 
     def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
-        """Replace the column bounds (and the implied ones by them where they are finite).
+        """Replace the column bounds; where they are finite, they replace the implied bounds too.
 
         Parameters
         ----------
@@ -252,8 +253,8 @@ class Session(ABC):
         self._changed("rows were added", "add_rows", matrix, lower, upper, name)
 
     def set_start(self, start: Basis | FloatArray) -> None:
-        """Start the next run from a basis or a point;
-        one of the wrong size is dropped with a named reason.
+        """Start the next run from a basis or a point; one of the wrong size is dropped, and
+        ``Values.rebuilt`` says so.
 
         Parameters
         ----------
@@ -274,7 +275,7 @@ class Session(ABC):
         self._start = start
 
     def become(self, arrays: LinearArrays) -> None:
-        """Change the program into another one with the same columns and rows, by what differs.
+        """Change the program into another one of the same shape, by its differences.
 
         Parameters
         ----------
@@ -312,8 +313,8 @@ class Session(ABC):
     def _changed(self, reason: str, setter: str, *arguments: Any) -> None:
         """Called after the arrays changed, with the setter and its arguments.
 
-        A back-end that can make the change in its loaded model overrides this, and has no reason to
-        rebuild it.
+        A back-end that can make the change in its loaded model overrides this method, and records no
+        reason.
         """
         self._rebuild.append(reason)
 
@@ -324,7 +325,7 @@ class Session(ABC):
 
     @abstractmethod
     def run(self, limits: Limits) -> Values:
-        """Solve the program as it is by now. A failure is never returned as an answer.
+        """Solve the program with all changes so far. A failure is never returned as an answer.
 
         Parameters
         ----------
@@ -360,7 +361,7 @@ class Session(ABC):
 
 
 class ReloadedSession(Session):
-    """A session of a back-end that cannot change a loaded program: each run hands it over anew.
+    """A session of a back-end that cannot change a loaded program: each run passes the program again.
 
     Parameters
     ----------
@@ -378,10 +379,10 @@ class ReloadedSession(Session):
         self._solve = solve
 
     def run(self, limits: Limits) -> Values:
-        """Solve the program as it is by now."""
+        """Solve the program with all changes so far."""
         reasons = self._take_reasons()
         start, self._start = self._start, None
-        # These back-ends take points and no bases.
+        # These back-ends take points, but no bases.
         point = start if isinstance(start, np.ndarray) else None
         values = self._solve(self.arrays, limits, point)
         return replace(values, rebuilt=(*reasons, *values.rebuilt))
@@ -525,13 +526,13 @@ class Solver(ABC):
 
     @classmethod
     def require(cls, capability: Capability, why: str) -> None:
-        """Refuse a program that needs what this back-end lacks.
+        """Refuse a program that needs a capability which this back-end lacks.
 
         Parameters
         ----------
         capability : Capability
         why : str
-            What needs it, for the message.
+            The part of the program that needs it, for the message.
 
         Raises
         ------
@@ -590,7 +591,7 @@ class Solver(ABC):
 
 
 class ReloadingSolver(Solver):
-    """A back-end that is handed a whole program for each run."""
+    """A back-end that gets the whole program for each run."""
 
     def open(self, program: LinearArrays) -> Session:
         """Load a linear program."""
@@ -607,7 +608,7 @@ class ReloadingSolver(Solver):
 
 
 class EngineSolver(ReloadingSolver):
-    """A back-end that another package calls, by a name that this package has for it."""
+    """A back-end that is called through another package, which has a name for it."""
 
     engine: ClassVar[str]
     """The package's name of the back-end."""
@@ -631,6 +632,6 @@ class EngineSolver(ReloadingSolver):
 
     @classmethod
     def unnamed(cls, engines: Iterable[str]) -> list[str]:
-        """The engines, of those given, that have no name in the catalogue."""
+        """Those of the engines that have no name in the catalogue."""
         named = {solver.engine for solver in cls.__subclasses__() if ":" not in solver.name}
         return sorted(set(engines) - named)

@@ -41,9 +41,9 @@ TERMINATION = {
 AGAIN = "solved again with iterative refinement, as Clarabel stopped short without it"
 
 SET_UP = "the time limit was over before the first iteration"
-"""Clarabel orders and analyses the matrix without a look at the clock, and keeps Python's lock
-while it does, so that no thread can end it: 15 s for 240,000 columns of pairs, 200 s for 1.5
-million. Its iterations let other threads run, and the callback is asked between them."""
+"""Clarabel orders and analyses the matrix without checking the clock. It holds Python's lock meanwhile,
+so no thread can stop it: 15 s for 240,000 columns of pairs, 200 s for 1.5 million. During iterations
+other threads run, and the callback is called between iterations."""
 
 
 def _clarabel() -> Any:
@@ -51,8 +51,8 @@ def _clarabel() -> Any:
 
 
 def _without_refinement_first(program: ConicProgram, limits: Limits) -> Values:
-    # Iterative refinement of the linear systems costs half of the time, and rarely matters for
-    # linear programs.
+    # Iterative refinement of the linear systems takes half of the time, and linear programs rarely
+    # need it.
     started = time.perf_counter()
     values = solve_conic(program, _with_option(limits, "iterative_refinement_enable", False))
     if values.termination is not Termination.IMPRECISE:
@@ -72,7 +72,7 @@ def solve_conic(program: ConicProgram, limits: Limits) -> Values:
     settings = _settings(module, limits)
     columns = program.shape[1]
     sign = -1.0 if program.maximise else 1.0
-    # Clarabel's objective has a quadratic part, which is nothing here.
+    # The quadratic part of Clarabel's objective is 0 here.
     zero = sp.csc_matrix((columns, columns))
     cones = [_cone(module, cone.kind, cone.rows, cone.parameter) for cone in program.cones]
     started = time.perf_counter()
@@ -121,7 +121,7 @@ def _values(program: ConicProgram, solution: Any, interrupted: bool, seconds: fl
     if termination is Termination.ERROR:
         raise SolverCrashed(f"Clarabel stopped with {words!r}")
     claims = words in ("Solved", "AlmostSolved")
-    # Of an infeasible program x and z are a proof of that, and no point.
+    # For an infeasible program, x and z prove infeasibility and are no point.
     known = termination not in (Termination.INFEASIBLE, Termination.UNBOUNDED)
     status = PointStatus.FEASIBLE if claims else PointStatus.UNKNOWN
     x = np.array(solution.x) if known else None
@@ -197,8 +197,8 @@ class Clarabel(ReloadingSolver):
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
         """Solve a conic program.
 
-        With exponential and power cones the usual step (0.99 of the way to the boundary) runs into
-        walls where levels differ by orders of magnitude; 0.9 does not, and needs fewer iterations.
+        With exponential and power cones the default step (0.99 of the way to the boundary) stalls if
+        levels differ by orders of magnitude. A step of 0.9 does not, and needs fewer iterations.
         """
         if any(cone.kind in ("exponential", "power") for cone in program.cones):
             limits = _with_option(limits, "max_step_fraction", 0.9)

@@ -64,7 +64,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "PDLP": ((), "time_limit_sec", ""),
     "SCIPY": ((), "time_limit", "maxiter"),
 }
-"""What some solvers call their tolerances, time limit and iteration limit in cvxpy."""
+"""Names of the tolerances, time limit and iteration limit of some solvers in cvxpy."""
 
 
 @cache

@@ -52,24 +52,22 @@ TERMINATION = {
 """Terminations by the model status of HiGHS."""
 POINT_STATUS = {0: PointStatus.NONE, 1: PointStatus.INFEASIBLE, 2: PointStatus.FEASIBLE}
 STOPPED = ("kInterrupt", "kUnknown", "kNotset")
-"""Model statuses in which HiGHS may end after Ctrl-C."""
+"""Model statuses with which HiGHS may end after Ctrl-C."""
 PRIMAL = 4
-"""The primal simplex: the dual one re-initialises its weights where it is warm. Where it is cold,
-most programs of formulations have a feasible origin: primal begins there, and takes 0.2 ms where
-presolve, which removes nothing, and dual take 0.4 ms.
+"""The primal simplex. When warm, the dual simplex re-initialises its weights. When cold, the origin is
+feasible for most programs of formulations: primal starts there and takes 0.2 ms, while presolve (which
+removes nothing) and dual simplex take 0.4 ms.
 """
 IIS_STRATEGY = 4
 GRACE = 0.5
-"""Seconds past its time limit that HiGHS is waited for;
-it does not look at the clock in all that it does.
-"""
+"""Seconds past its time limit that a run is waited for: HiGHS does not check the clock in all its steps."""
 AT_ONCE = 20_000
 """Coefficients up to which a linear program is small: solved in the calling thread,
 as it ends before Ctrl-C could matter, and without presolve.
 """
 UNWATCHED = 2_000
-"""Coefficients up to which a linear program is solved without callbacks:
-it ends before the first look at the clock.
+"""Coefficients up to which a linear program is solved without callbacks: it ends before HiGHS would
+call them.
 """
 AGAIN = "solved again by simplex from the start, as HiGHS ended without an answer"
 
@@ -84,21 +82,21 @@ def _highspy() -> Any:
 
 @cache
 def _version_of(highspy: ModuleType) -> str:
-    """The version of HiGHS: only a solver object tells it, and every run asks."""
+    """The version of HiGHS, cached: only a solver object has it, and every run needs it."""
     return str(highspy.Highs().version())
 
 
 @dataclass(eq=False)
 class HighsRun:
-    """One run of a session: its clock, its limits, and what its callbacks hear.
+    """One run of a session: its clock, its limits, and the data of its callbacks.
 
-    A run that is abandoned goes on in its thread and keeps this; the next run has another one.
+    An abandoned run continues in its thread with this object; the next run has another one.
 
     Attributes
     ----------
     limits : Limits
     infinity : float
-        From which on HiGHS means that there is no bound.
+        Numbers of at least this size mean to HiGHS that there is no bound.
     started, last_event : float
         By `time.perf_counter`.
     interrupt : threading.Event
@@ -106,7 +104,7 @@ class HighsRun:
     mip : dict of str to float
         The last ``incumbent`` and ``bound`` of an integer program.
     point : FloatArray or None
-        Its best point so far; the start of the run before there is another one.
+        Its best point so far; at first the start of the run.
     """
 
     limits: Limits
@@ -122,7 +120,7 @@ class HighsRun:
         return self.limits.after(time.perf_counter() - self.started)
 
     def on_interrupt(self, event: Any) -> None:
-        """HiGHS asks whether to stop; progress is reported now and then."""
+        """Callback: stop after an interrupt, and report progress from time to time."""
         if self.interrupt.is_set():
             event.interrupt()
         now = time.perf_counter()
@@ -134,7 +132,7 @@ class HighsRun:
             on_progress(Progress(now - self.started, incumbent, bound, words))
 
     def on_mip(self, event: Any) -> None:
-        """The same in branch and bound, with its incumbent and bound."""
+        """Callback of branch and bound: store incumbent and bound, then as `on_interrupt`."""
         data = event.data_out
         for name, value in (("incumbent", data.mip_primal_bound), ("bound", data.mip_dual_bound)):
             if abs(value) < self.infinity:
@@ -142,7 +140,7 @@ class HighsRun:
         self.on_interrupt(event)
 
     def on_point(self, event: Any) -> None:
-        """HiGHS found a better point of an integer program."""
+        """Callback: HiGHS found a better point of an integer program."""
         self.point = np.array(event.data_out.mip_solution)
         if self.limits.on_point is not None:
             self.limits.on_point(self.point)
@@ -160,7 +158,7 @@ class HighsSession(Session):
         self._highs: Any = None
         self._warm = self._watching = False
         self._options: dict[str, Any] | None = None
-        """Those that are set, while nothing else was."""
+        """Options that are set in HiGHS; None if others may be."""
         self._threads = 1
 
     @property
@@ -207,8 +205,8 @@ class HighsSession(Session):
         self._options = None
 
     def _changed(self, reason: str, setter: str, *arguments: Any) -> None:
-        """Change the loaded model in place, so that its basis stays;
-        only rows that are added have it loaded anew.
+        """Change the loaded model in place, so that its basis stays; if rows are added, the program is
+        loaded again.
         """
         if setter == "add_rows":
             super()._changed(reason, setter, *arguments)
@@ -241,14 +239,14 @@ class HighsSession(Session):
                     matrix.data,
                 )
                 if added == self._module.HighsStatus.kError:
-                    # As of absurd coefficients: the program is loaded anew, which says so.
+                    # Coefficients may be too large: loading the program again raises the error.
                     self._highs = None
 
     # --- running ----------------------------------------------------------------------------------
 
     def run(self, limits: Limits) -> Values:
-        """Solve in a new thread, so that Ctrl-C reaches the caller and stops the solver;
-        a small program at once.
+        """Solve in a new thread, so that Ctrl-C reaches the caller and stops the solver; a small program
+        is solved in the calling thread.
         """
         now = time.perf_counter()
         run = HighsRun(limits, self._module.kHighsInf, started=now, last_event=now)
@@ -262,12 +260,12 @@ class HighsSession(Session):
         if watched:
             self._watch(run)
         again: list[str] = []
-        # A small program does not wait for a thread. A refusal would stand in the log, if somebody
-        # reads it.
+        # A small program does not wait for a thread; with a log it does, as a run that HiGHS refuses
+        # (see `_solved`) would leave a message there.
         at_once = small and limits.on_log is None
         # An abandoned run goes on with the object that it was started with.
         highs = self._highs
-        # Without callbacks nobody looks at the flag: Ctrl-C is an exception after the run.
+        # Without callbacks the flag would not be checked: Ctrl-C then raises after the run.
         flag = interrupt_flag() if watched else nullcontext(run.interrupt)
         with caught_output(limits.on_log), flag as run.interrupt:
             try:
@@ -285,9 +283,7 @@ class HighsSession(Session):
         return self._values(run, (*reasons, *again), time.perf_counter() - run.started)
 
     def _loaded(self) -> tuple[str, ...]:
-        """Load the program anew where it was not changed in place;
-        the reasons that `Values.rebuilt` gives.
-        """
+        """Load the program again if it was not changed in place; returns the reasons for `Values.rebuilt`."""
         reasons = self._take_reasons()
         of_start = tuple(reason for reason in reasons if reason.startswith(START_DROPPED))
         fresh = self._highs is None
@@ -297,8 +293,9 @@ class HighsSession(Session):
         return of_start if fresh else reasons
 
     def _solved(self, highs: Any, run: HighsRun, again: list[str]) -> bool:
-        """Run HiGHS, a second time where it failed, of which ``again`` tells;
-        whether it took the run.
+        """Run HiGHS, and a second time if it failed, which is added to ``again``.
+
+        Returns False if HiGHS refused the run, because its thread has another number of threads.
         """
         states = self._module.HighsModelStatus
         warm = self._warm
@@ -311,7 +308,7 @@ class HighsSession(Session):
         failed = (states.kSolveError, states.kUnknown) if warm else (states.kSolveError,)
         if highs.getModelStatus() in failed and (warm or self._algorithm == "ipm"):
             self._options = None
-            # The basis of the last run may have led it astray.
+            # The failure may be due to the basis of the last run.
             highs.clearSolver()
             highs.setOptionValue("solver", "simplex")
             left = run.limits_left().time
@@ -322,12 +319,11 @@ class HighsSession(Session):
         return not refused
 
     def _abandoned(self, run: HighsRun) -> Values:
-        """The end of a run that goes on past its limit, or past Ctrl-C:
-        its best point so far, and the last bound.
+        """Values of a run that continues past its limit or past Ctrl-C: its best point and last bound.
 
-        HiGHS does not look at the clock or at Ctrl-C while it sets up cliques, for example. Its
-        thread cannot be stopped from outside; it ends by itself once HiGHS looks again. The session
-        loads the program anew.
+        HiGHS checks neither the clock nor Ctrl-C while it sets up cliques, for example. Its thread
+        cannot be stopped from outside; it ends once HiGHS checks again. The session loads the program
+        again.
         """
         stopped = run.interrupt.is_set()
         # Not on the flag of the user, which says that Ctrl-C was pressed
@@ -347,10 +343,10 @@ class HighsSession(Session):
         highs = self._highs
         integer = self.arrays.is_integer
         options = _options(limits, self._algorithm, integer, warm=self._warm, small=self._small)
-        # From run to run of a session they are mostly the same, but for the time that is left.
+        # Between runs of a session mostly only the time limit differs.
         if options == self._options:
             return
-        # None until all are set, so that a refused option leaves no half of them behind.
+        # None until all are set: after a refused option they are set again.
         self._options = None
         highs.resetOptions()
         for name, value in options.items():
@@ -476,7 +472,7 @@ def _termination(highspy: ModuleType, run: HighsRun, status: Any) -> Termination
 
 @cache
 def _terminations(highspy: ModuleType) -> dict[int, Termination]:
-    """`TERMINATION` by the numbers of the states: to name a state takes ten times as long."""
+    """`TERMINATION` by the number of a state: to look up its name takes ten times as long."""
     states = highspy.HighsModelStatus
     return {int(getattr(states, name)): end for name, end in TERMINATION.items()}
 
@@ -484,7 +480,7 @@ def _terminations(highspy: ModuleType) -> dict[int, Termination]:
 def _options(
     limits: Limits, algorithm: str, integer: bool, *, warm: bool, small: bool
 ) -> dict[str, Any]:
-    """Every option that is not to be as HiGHS has it."""
+    """All options that differ from the defaults of HiGHS."""
     tight = max(limits.tolerance, 1e-10)
     options = {
         "output_flag": limits.on_log is not None,

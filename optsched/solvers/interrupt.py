@@ -1,6 +1,4 @@
-"""Ctrl-C as a flag that a running solver can look at,
-instead of an exception in the middle of its callbacks.
-"""
+"""Ctrl-C as a flag that a running solver can check, instead of an exception inside its callbacks."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ def interrupt_flag() -> Iterator[threading.Event]:
     """While inside, SIGINT sets the event that is yielded;
     a second SIGINT raises KeyboardInterrupt as usual.
 
-    One inside of another sets both, and begins as the other one is: a run that ends before it sees
-    the flag does not hide it from those after, and what was asked for before a run ends it at once.
+    Nested flags are set together, and an inner flag begins in the state of the outer one: an interrupt
+    that one run did not notice stops the next run, and one that came before a run stops it at once.
 
     Outside of the main thread signals do not arrive, and the event is never set.
     """
@@ -35,7 +33,7 @@ def interrupt_flag() -> Iterator[threading.Event]:
         return
     if interrupted():
         flag.set()
-    # One handler for all of them: to set one takes longer than a small step that it guards
+    # One handler for all flags: to set a handler takes longer than a small step that it guards
     before = None if _active else signal.signal(signal.SIGINT, _on_signal)
     _active.append(flag)
     try:
@@ -47,12 +45,12 @@ def interrupt_flag() -> Iterator[threading.Event]:
 
 
 def interrupted() -> bool:
-    """Whether Ctrl-C was pressed while a flag is looked at: searches of optsched's own end then."""
+    """Whether Ctrl-C was pressed while a flag is active; searches of optsched end then."""
     return any(flag.is_set() for flag in _active)
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    # A solver that does not look at the flag must not keep the user waiting.
+    # A second Ctrl-C always raises: the solver may not check the flag.
     if _active[-1].is_set():
         raise KeyboardInterrupt
     for flag in _active:
@@ -61,10 +59,10 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def keeping_answers() -> Iterator[None]:
-    """While inside, an answer is returned though Ctrl-C came when it was nearly made.
+    """While inside, an answer is returned even if Ctrl-C came when it was nearly complete.
 
-    Commands write it. A script that solves one instance after the other must end instead: there
-    Ctrl-C is raised as soon as no answer tells of it.
+    Commands write that answer. A script that solves one instance after the other must end instead:
+    there Ctrl-C is raised, unless the answer states that it was interrupted.
     """
     global _keeps_answers
     before, _keeps_answers = _keeps_answers, True
@@ -76,8 +74,8 @@ def keeping_answers() -> Iterator[None]:
 
 @contextmanager
 def delayed_interrupt() -> Iterator[threading.Event]:
-    """`interrupt_flag` around the steps to an answer; what is set at the end is raised,
-    unless answers are kept.
+    """`interrupt_flag` around the steps to an answer; a flag that is set at the end raises
+    KeyboardInterrupt, unless answers are kept (`keeping_answers`).
     """
     with interrupt_flag() as flag:
         yield flag

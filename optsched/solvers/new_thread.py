@@ -33,11 +33,11 @@ T = TypeVar("T")
 NAME = "highs"
 """Name of the threads of HiGHS."""
 LOOK_EVERY = 0.02
-"""Seconds between looks at whether Ctrl-C was pressed."""
+"""Seconds between checks for Ctrl-C."""
 
 
 def left_running() -> bool:
-    """Whether a run that nobody waits for any longer is still going on."""
+    """Whether an abandoned run still continues in its thread."""
     return any(thread.name == NAME for thread in threading.enumerate())
 
 
@@ -47,7 +47,7 @@ def in_new_thread(
     interrupt: threading.Event | None = None,
     grace: float = 0.0,
 ) -> T:
-    """Call something in a new thread and wait for it: its result, or what it raises.
+    """Call a function in a new thread, and return its result or raise its exception.
 
     Ctrl-C reaches the waiting thread. The new thread is left to end by itself if the handler of
     Ctrl-C raises, after ``seconds``, and ``grace`` seconds after ``interrupt`` is set; in the last

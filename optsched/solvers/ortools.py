@@ -60,15 +60,15 @@ class OrToolsSolver(EngineSolver):
     """Base of the back-ends of OR-tools."""
 
     rounds: ClassVar[bool] = False
-    """Whether it rounds coefficients, so that its bound is right to its own precision alone."""
+    """Whether it rounds coefficients, so that its bound is right only to its own precision."""
 
     protocol: ClassVar[str] = ""
     """Module and name of the protocol buffer of its parameters, if they are one."""
 
     @classmethod
     def checked_parameters(cls, limits: Limits) -> str:
-        """The parameters; what a user gives is parsed here first,
-        as OR-tools would write to standard error.
+        """The parameters as text. Options of the user are parsed first, because OR-tools would write an
+        error to standard error only.
         """
         text = cls.parameters(limits)
         # The text that is made here needs no check, and the parser takes time to load.
@@ -130,8 +130,8 @@ class OrToolsSolver(EngineSolver):
             )
         values = self._values(solver, arrays, interrupted, time.perf_counter() - started)
         if values.termination is Termination.TIME_LIMIT and limits.work is not None:
-            # One status for both limits. By the clock it stops early, beside other work by a third
-            # and more; that it did so is the claim that promises less.
+            # Both limits have one status. A stop by the clock may come early, by a third or more on a
+            # busy machine. In doubt it counts as one by the clock, which is not reproducible.
             by_clock = limits.time is not None and values.seconds >= 0.5 * limits.time
             return values if by_clock else replace(values, termination=Termination.WORK_LIMIT)
         gap = gap_of(values.objective, values.bound) or 0.0
@@ -239,7 +239,7 @@ class Scip(OrToolsSolver):
             "limits/gap": 0.0 if limits.gap is None else limits.gap,
             "numerics/feastol": max(limits.tolerance, 1e-9),
             "randomization/randomseedshift": limits.seed,
-            "misc/catchctrlc": "FALSE",  # it would write to standard output
+            "misc/catchctrlc": "FALSE",  # its handler would write to standard output
         }
         if limits.work is not None:
             values["limits/nodes"] = limits.work

@@ -1,11 +1,10 @@
 """PuLP: CBC, which it ships,
 and the commercial and free solvers that the user has installed beside it.
 
-PuLP talks to most of them through files, so these back-ends are the slow way (0.4 s for 1,000 jobs
-x 3 pools where arrays take 10 ms); CBC prints its results to about 8 digits, which the certificate
-sees. What PuLP knows beside the named back-ends is called by PuLP's own name, ``pulp:SCIP_CMD``;
-the signs of its duals differ from solver to solver, so that none are taken and bounds are the
-solver's word.
+PuLP calls most of them through files, so these back-ends are slow (0.4 s for 1,000 jobs x 3 pools, where
+arrays take 10 ms). CBC prints its results to about 8 digits, which shows in the certificate. Other
+solvers that PuLP knows are called by PuLP's name, as ``pulp:SCIP_CMD``. The signs of their duals differ
+from solver to solver: no duals are read, and the bound is the solver's claim.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ TERMINATION = {
 }
 """Terminations by PuLP's status."""
 LEAST_GAP = 1e-9
-"""Gap that is asked for where none is allowed. PuLP passes a gap of 0 on to few solvers, and the
-others would stop at their default, often 1e-4."""
+"""Gap that is asked for in the place of 0. PuLP passes a gap of 0 on to few solvers; the others would
+stop at their default, often 1e-4."""
 REFUSED = re.compile(r"No match for|.* is illegal for")
 """How CBC begins a line about an option that it does not take."""
 
@@ -84,7 +83,7 @@ class PulpSolver(EngineSolver):
                 cls.engine in pulp.listSolvers()
                 and pulp.getSolver(cls.engine, msg=False).available()
             )
-        except Exception as error:  # a licence or library of the solver's own that is not there
+        except Exception as error:  # such as a missing licence or library of the solver
             raise SolverUnavailable(
                 f"solver {cls.name} cannot be used through PuLP ({error})"
             ) from None
@@ -106,7 +105,7 @@ class PulpSolver(EngineSolver):
 
     @classmethod
     def check_log(cls, log: str) -> None:
-        """Look for what the solver says in its log alone; may raise `UsageError`."""
+        """Look for errors that the solver only logs; may raise `UsageError`."""
 
     def solve_linear(
         self, arrays: LinearArrays, limits: Limits, start: FloatArray | None = None
@@ -186,7 +185,7 @@ class PulpSolver(EngineSolver):
         objective = model.objective.value() if found else None
         bound = None
         if found and solved and y is None:
-            # PuLP passes no bound on: the solver's word is that the optimum is within the gap.
+            # PuLP passes no bound on. The solver claims that the optimum is within the gap.
             value = arrays.objective(values)
             bound = value + (gap if arrays.maximise else -gap) * abs(value)
         return Values(
@@ -205,10 +204,9 @@ class PulpSolver(EngineSolver):
 def _model(
     pulp: Any, arrays: LinearArrays, until: float
 ) -> tuple[Any, list[Any], list[tuple[int, Any]]]:
-    """The LpProblem, its variables, and (row, constraint) of every side of a row;
-    no variables past that moment.
+    """The LpProblem, its variables, and (row, constraint) of every side of a row.
 
-    A million coefficients take PuLP some ten seconds.
+    No variables if the time ``until`` is over: a million coefficients take PuLP about ten seconds.
     """
     model = pulp.LpProblem("optsched", pulp.LpMaximize if arrays.maximise else pulp.LpMinimize)
     columns = [
@@ -287,8 +285,8 @@ class Cbc(PulpSolver):
         """CBC with its own option names."""
         # CBC's gap is relative to the larger of bound and objective, ours to the objective.
         gap = (limits.gap or 0.0) / (1.0 + (limits.gap or 0.0))
-        # With `threads 1` CBC hands its nodes to a thread, which it may fail to wake for 10 s.
-        # Without the option it searches in its own thread.
+        # With `threads 1` CBC passes its nodes to another thread, which it may fail to wake for 10 s.
+        # Without the option it searches in the calling thread.
         threads = limits.threads if limits.threads > 1 else None
         extra = [
             f"primalTolerance {max(limits.tolerance, 1e-9)}",

@@ -1,4 +1,4 @@
-"""What back-ends write to standard output by themselves, caught at the file descriptor."""
+"""Output that back-ends write to standard output, caught at the file descriptor."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from contextlib import contextmanager
 from typing import IO
 
 EVERY = 0.2
-"""Seconds between looks at what was written."""
+"""Seconds between reads of the output."""
 
 
 @contextmanager
 def caught_output(on_log: Callable[[str], None] | None) -> Iterator[None]:
-    """While inside, what the process writes to standard output goes
-    to ``on_log`` instead; None changes nothing.
+    """While inside, standard output of the process goes to ``on_log``; None changes nothing.
 
-    That is the only way to the log of a library that prints from C. It concerns all threads. It
-    goes through a file and not through a pipe, as a library that holds Python's lock and fills a
-    pipe would wait for ever.
+    This is the only way to get the log of a library that prints from C. It affects all threads. The
+    output goes through a file, not a pipe: a library that holds Python's lock and fills a pipe would
+    wait for ever.
     """
     if on_log is None:
         yield
         return
-    # What is still in buffers was written before, and is no part of the log.
+    # Text that is still in buffers was written before, and is no part of the log.
     _flush()
     kept = os.dup(1)
     with tempfile.NamedTemporaryFile(prefix="optsched-") as file, open(file.name, "rb") as reader:
@@ -54,18 +53,18 @@ def caught_output(on_log: Callable[[str], None] | None) -> Iterator[None]:
 
 
 def _flush() -> None:
-    """Write out what Python and C still hold, so that it goes to the right place."""
+    """Write out the buffers of Python and C, so that they go to the right place."""
     sys.stdout.flush()
     if os.name == "posix":
         ctypes.CDLL(None).fflush(None)
 
 
 def _pass_on(reader: IO[bytes], on_log: Callable[[str], None], done: threading.Event) -> None:
-    """Hand over what was written so far, until all is written."""
+    """Pass on what was written so far, until ``done``."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     last = False
     while not last:
-        # Once more after the end: what was written since the last look.
+        # Once more after the end: what was written since the last read.
         last = done.wait(EVERY)
         text = decoder.decode(reader.read(), final=last)
         if text:

@@ -1,9 +1,9 @@
 """Scaling at the boundary of a solver: tolerances of solvers are absolute, instances are not.
 
-A solver that stops at 1e-9 is wrong by a factor where rates are 1e-9 steps/s or weights 1e16. So
-every program is handed over with rows whose largest coefficient is near 1, columns of extreme range
-scaled to near 1, and an objective whose largest coefficient is near 1; all factors are powers of
-two, so that nothing is rounded. What comes back is in the units of the program again.
+A tolerance of 1e-9 is useless where rates are 1e-9 steps/s or weights 1e16. So every program is scaled
+before it goes to a solver: rows and the objective to a largest coefficient near 1, columns of extreme
+range to a range near 1. All factors are powers of two, so nothing is rounded. The values of the solver
+are scaled back to the units of the program.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from optsched.solution.values import Basis, Values
 from optsched.solvers.base import Limits, Progress, Session
 
 MODERATE = (2.0**-10, 2.0**24)
-"""Ranges of columns that are left as they are: job-fractions, mostly."""
+"""Ranges of columns that are not scaled: mostly job-fractions."""
 NEEDLESS = 2.0**10
-"""Factor on the largest activity of a row, beyond which its side is left out."""
+"""A side of a row beyond this multiple of its largest activity is left out."""
 
 
 class Scaling(NamedTuple):
@@ -71,8 +71,8 @@ class Scaling(NamedTuple):
     def _sides(self, arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
         """Lower and upper sides of the rows, scaled.
 
-        Where columns are scaled down to almost nothing, the time of a job is a side of 1e12 that no
-        point comes near. An interior point fails at such numbers, so they are left out.
+        If columns are scaled down to almost nothing, the time of a job becomes a side of 1e12, far from
+        every point. Interior-point methods fail at such numbers, so these sides are left out.
         """
         lower, upper = arrays.row_lower * self.rows, arrays.row_upper * self.rows
         if (self.columns == 1.0).all():
@@ -91,9 +91,9 @@ class Scaling(NamedTuple):
         return cost * self.columns * self.objective
 
     def back(self, values: Values) -> Values:
-        """What a solver says of the scaled program, in the units of the original."""
+        """Values of the scaled program in the units of the original."""
         x, y = values.x, values.y
-        # What has the wrong size is left for `Values.checked` to refuse.
+        # Arrays of the wrong size are refused later by `Values.checked`.
         if x is not None and x.shape == self.columns.shape:
             x = x * self.columns
         if y is not None and y.shape == self.rows.shape:
@@ -105,7 +105,7 @@ class Scaling(NamedTuple):
         return None if value is None else value / self.objective
 
     def progress(self, event: Progress) -> Progress:
-        """What a solver reports while it works, in the units of the original."""
+        """A progress event in the units of the original."""
         incumbent, bound = self._back(event.incumbent), self._back(event.bound)
         return event._replace(incumbent=incumbent, bound=bound)
 
@@ -126,7 +126,7 @@ class ScaledSession(Session):
     def _changed(self, reason: str, setter: str, *arguments: Any) -> None:
         """Make the same change, scaled, in the inner session, which keeps the reasons."""
         getattr(self.inner, setter)(*self._scaled(setter, arguments))
-        # What is added is not scaled: its factors are 1.
+        # Added columns and rows are not scaled: their factors are 1.
         if setter == "add_columns":
             columns = np.append(self.scaling.columns, np.ones(arguments[0].shape[1]))
             self.scaling = self.scaling._replace(columns=columns)

@@ -1,4 +1,4 @@
-"""What a program and the process that solves for it say to each other."""
+"""Messages between a program and the process that solves for it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Call:
     forgotten : tuple of int
         Sessions that nobody has any more.
     progress, log : bool
-        Whether somebody listens.
+        Whether the caller has these callbacks.
     """
 
     number: int

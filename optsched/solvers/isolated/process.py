@@ -1,5 +1,4 @@
-"""`SolverProcess`: one child process, the runs that it serves,
-and what becomes of a run that it does not survive.
+"""`SolverProcess`: a child process that runs solvers, and the values of runs that it does not survive.
 
 Callers use `IsolatedSolver` and `IsolatedSession` in the place of a solver and its sessions. Linear,
 conic and timeline programs run in the process. Allocation programs and fillings run in the caller's:
@@ -63,7 +62,7 @@ from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.isolated.messages import Address, Call, Change, Failure, Prepare
 
 MAYBE_MEMORY = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL)
-"""Signals that end a library which gets no memory."""
+"""Signals with which a process may end that got no memory."""
 ANSWERS: dict[str, tuple[type, ...]] = {
     "run": (Values,),
     "solve_conic": (Values,),
@@ -71,7 +70,7 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "basis": (Basis, type(None)),
     "conflict": (np.ndarray,),
 }
-"""What the methods of solvers and sessions return."""
+"""Types that the methods of solvers and sessions return."""
 
 log = logging.getLogger("optsched")
 
@@ -79,14 +78,14 @@ LOST = "loaded anew in another process, as the last run failed or its process is
 
 
 class SolverChild(Child):
-    """A process that solves, and what is known of it.
+    """A process that solves, with its versions of solvers and its sessions.
 
     Parameters
     ----------
     solvers : list of Address
         To be imported before it is ready.
     memory : int or None
-        Bytes that it may take above what it needs for its imports.
+        Bytes that it may take in addition to its imports.
     """
 
     def __init__(self, solvers: list[Address], memory: int | None) -> None:
@@ -125,15 +124,14 @@ class SolverProcess:
         Solver class by name (`optsched.registry.load_solver`).
     memory : float, optional
         Bytes that the process may take above what it needs for its imports (address space; Linux).
-        What libraries reserve and don't use counts too, so leave room: hundreds of MB rather than
-        tens.
+        Memory that libraries reserve but do not use counts too, so allow hundreds of MB.
     grace : float
         Seconds after ``Limits.time`` at which a process that has not answered is killed; also those
         that it has after Ctrl-C. A run without a time limit is waited for without end.
     lasting : bool
-        Whether more calls follow after one that is not answered in time, as in a scheduler: that
-        run ends in `SolverCrashed`, and the next process starts at once. Otherwise the time was
-        that of the whole call: the run ends without a point, with the termination ``time_limit``.
+        Whether more calls follow after a run that is not answered in time, as in a scheduler: that run
+        ends in `SolverCrashed`, and the next process starts at once. Otherwise the time limit was that
+        of the whole call: the run ends without a point, with the termination ``time_limit``.
 
     Notes
     -----
@@ -166,7 +164,7 @@ class SolverProcess:
         """Numbers of calls and keys of sessions, each used once."""
         self._forgotten: deque[int] = deque()
 
-    # --- what users call --------------------------------------------------------------------------
+    # --- for users ---------------------------------------------------------------------------
 
     def load(self, name: str) -> type[Solver]:
         """A solver by name, with the name,
@@ -232,7 +230,7 @@ class SolverProcess:
         child = self._child
         return child.pid if child is not None and child.usable else None
 
-    # --- what its solvers and sessions call -------------------------------------------------------
+    # --- for solvers and sessions -------------------------------------------------------
 
     def version(self, name: str, address: Address) -> str:
         """Version of a solver, looked up in the process and remembered;
@@ -246,7 +244,7 @@ class SolverProcess:
             self._guarded(name, timeout, f"was not imported within {STARTING:g} s and was killed"),
         ):
             child = self._ready(timeout, address)
-            # A solver that was not there is asked for again: it may be installed by now.
+            # A missing solver is looked up again: it may be installed by now.
             if not isinstance(child.versions.get(address), str):
                 number = next(self.numbers)
                 child.send(Prepare(number, [address], self.memory), timeout)
@@ -306,7 +304,7 @@ class SolverProcess:
         """Drop a session at the next call; may be called from anywhere."""
         self._forgotten.append(key)
 
-    # --- how --------------------------------------------------------------------------------------
+    # --- implementation ----------------------------------------------------------------------------
 
     def _asked(
         self,
@@ -320,11 +318,10 @@ class SolverProcess:
         child = self._ready(timeout, solver.address)
         timeout.left()
         timeout.on_interrupt = child.interrupt
-        # Sessions are forgotten by finalizers, in any thread and at any time; the child hears of it
-        # with the next call.
+        # Finalizers forget sessions in any thread at any time; the next call tells the child.
         forgotten = tuple(self._forgotten.popleft() for _ in range(len(self._forgotten)))
         child.sessions.difference_update(forgotten)
-        # Callbacks stay here: the child says what it would call them with.
+        # Callbacks stay in this process: the child sends their arguments.
         bare = replace(
             limits.after(time.monotonic() - timeout.started),
             options=dict(limits.options),
@@ -345,7 +342,7 @@ class SolverProcess:
             child.send(call, timeout)
             return self._answer(child, call, limits, solver.name, timeout)
         program, changes = session.shipment(session.key in child.sessions)
-        # Until it has answered nobody knows in which state the session is.
+        # The state of the session is not known until the child has answered.
         child.sessions.discard(session.key)
         child.send(replace(call, session=session.key, program=program, changes=changes), timeout)
         session.shipped()
@@ -356,7 +353,7 @@ class SolverProcess:
     def _answer(
         self, child: SolverChild, call: Call, limits: Limits, name: str, timeout: Timeout
     ) -> Any:
-        """Pass on what the process tells until it answers."""
+        """Pass on log and progress until the process answers."""
         while True:
             reply = child.receive(timeout, call.number)
             content = reply.content
@@ -487,7 +484,7 @@ class SolverProcess:
                 f"solver {name}: its input cannot be sent to another process ({error})"
             ) from None
         except BaseException:
-            # An error of a callback, or a second Ctrl-C: nobody waits for the answer any more.
+            # An error of a callback, or a second Ctrl-C: the answer is not awaited any more.
             child = self._child
             if child is not None and (child.mid_message or (child.ready and child.busy)):
                 self._drop()
@@ -516,8 +513,8 @@ class _KilledAfterInterrupt(Exception):
 class IsolatedSession(Session):
     """A program that the first run loads in another process, and that later runs change there.
 
-    The arrays are kept here too. Changes are recorded, sent with the next run, and applied there one
-    by one, so that the session there is the same as one in this process. If the process is gone, the
+    This object keeps the arrays too. Changes are recorded, sent with the next run, and applied one by
+    one in the child, so that its session is the same as one in this process. If the process is gone, the
     current arrays are loaded in the next one, and `Values.rebuilt` says so.
     """
 
@@ -529,11 +526,11 @@ class IsolatedSession(Session):
         """The program before all changes, until it was sent."""
         self._changes: list[Change] = []
         self._limits = Limits()
-        """Time that the last run was given; what is asked about its outcome may take as long."""
+        """Time limit of the last run; a question about its outcome may take as long."""
         weakref.finalize(self, solver.process.forget, self.key).atexit = False
 
     def shipment(self, held: bool) -> tuple[LinearArrays | None, tuple[Change, ...]]:
-        """(program to load, changes to make then): what brings the session there up to date.
+        """(program to load, changes to make then) that update the session in the child.
 
         ``held`` says whether the process holds it as it was after the last run.
         """
@@ -542,18 +539,18 @@ class IsolatedSession(Session):
         if self._origin is not None:
             return _plain(self._origin), tuple(self._changes)
         self._rebuild.append(LOST)
-        # The arrays of now have all changes in them, but no start.
+        # The current arrays include all changes, but no start.
         return _plain(self.arrays), tuple(
             change for change in self._changes if change[0] == "set_start"
         )
 
     def shipped(self) -> None:
-        """What was noted has been sent."""
+        """All recorded changes have been sent."""
         self._origin = None
         self._changes.clear()
 
     def _changed(self, reason: str, setter: str, *arguments: Any) -> None:
-        """Note the change; the session there tells what it has to rebuild."""
+        """Record the change; the session in the child reports why it is loaded again."""
         self._changes.append((setter, arguments))
 
     def become(self, arrays: LinearArrays) -> None:

@@ -56,7 +56,7 @@ class Worker:
             raise
         except BaseException as error:  # raised on the other side
             failure = Failure.of(error)
-            # Nobody knows in which state it is: the other side opens it anew.
+            # The state of the session is not known: the other side opens it again.
             if call.session is not None:
                 self.sessions.pop(call.session, None)
             self._wire.send(Reply(call.number, "failed", failure))

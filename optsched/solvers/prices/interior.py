@@ -238,8 +238,9 @@ class InteriorSearch:
         self.c = self.capacity - goods.used(self.x.T)
         return np.asarray(np.einsum("jk,jk->k", self.a, self.x))
 
-    def _start_products(self) -> None:
+    def _start_products(self, unit: float) -> None:
         """Choose u, p and z so that all products are ``unit``; make room for steps."""
+        self.unit = unit
         self.unit_good = self.unit * float(self.weight.sum()) / len(self.capacity)
         self.u, self.p = self.unit / self.s, self.unit_good / self.c
         self.z = np.divide(self.unit, self.x, out=np.ones_like(self.x), where=self.a > 0)
@@ -337,8 +338,7 @@ class Interior(InteriorSearch):
         level = self._start_evenly()
         self.y = self.curve.slope(level)
         members = float(self.weight.sum())
-        self.unit = FIRST * float(self.weight @ (self.y * level)) / members
-        self._start_products()
+        self._start_products(FIRST * float(self.weight @ (self.y * level)) / members)
         k, floor = self.curve.floored
         self.floors = FloorSteps(k, floor, level[k], self.weight[k], self.unit)
         self._floored = Curve(self.curve.size[k], self.curve.exponent, floor)

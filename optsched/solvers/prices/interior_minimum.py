@@ -103,9 +103,8 @@ class InteriorMinimum(InteriorSearch):
         self.t = 0.5 * float(level.min())
         self.v = level - self.t
         members = float(weight.sum())
-        self.unit = 1.0 / float((weight / self.v).sum())
+        self._start_products(1.0 / float((weight / self.v).sum()))
         self.y = self.unit / self.v
-        self._start_products()
         self.pairs = float(weight @ (self.a > 0).sum(axis=0)) + 3.0 * members
         self._spread, self._tilt, self._taken, self._aimed = np.empty((4, *self.a.shape))
 
