@@ -65,8 +65,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("optsched")
 
 MOST_PLACED = 5_000_000
-"""GPUs of a cluster on which rows are placed: there is a number for each of them, used or not, and
-together they take about 60 bytes."""
+"""Most GPUs of a cluster on which rows are placed: each takes about 60 bytes of memory, used or not."""
 
 
 @checks_arguments
@@ -199,7 +198,7 @@ def solve(
     loaded = clock()
     timings = {"load": loaded - started}
     read = given.instance if isinstance(given, Candidates) else given
-    # The number of jobs is known only now: it says how much time the caller needs for the answer.
+    # The number of jobs is known only now; the time for the caller's answer is estimated from it.
     timer = timer.keeping(len(read.jobs_table)).after_reading()
     if isinstance(formulation, Formulation):
         chosen = formulation
@@ -224,25 +223,17 @@ def solve(
         engine.start = start_point(start, chosen, candidates)
     solution = chosen.solve(candidates, engine)
     if generate_columns and _lacks_columns(solution):
-        # A job that the first columns leave nowhere to run may have another one, and the reasons
-        # are those of all.
+        # A job without any of the first columns may have others. They also decide the reasons.
         everything = _candidates_for(chosen, given, model, False, classes, timer)
         solution = chosen.solve(everything, engine)
-    if engine.start is not None and not engine.start_used:
-        log.warning(
-            "the start was of no use: %s was solved without a run that takes one", chosen.name
-        )
-    if engine.elsewhere and not engine.in_parts:
-        log.warning(
-            "other processes were of no use: the program of %s was not solved in parts", chosen.name
-        )
-    notes = notes_on(chosen, solution.candidates, extended=extend is not None)
-    packed = _side_by_side(solution)
+    _warn_of_unused(engine, chosen.name)
+    packed = _packed(solution)
     timings["total"] = clock() - started
+    notes = [*solution.notes, *notes_on(chosen, solution.candidates, extended=extend is not None)]
     if solutions > 1 and not solution.alternatives:
-        notes = (*notes, "no other solution in whole jobs or of a schedule was found on the way")
-    notes = (*solution.notes, *notes, *_uncounted_groups(solution))
-    solution = replace(solution, packed=packed, notes=notes, timings=timings)
+        notes.append("no other solution in whole jobs or of a schedule was found on the way")
+    notes += _uncounted_groups(solution)
+    solution = replace(solution, packed=packed, notes=tuple(notes), timings=timings)
     # A program that knows nodes has found a placement with its answer.
     knows_nodes = solution.allocation is not None and solution.allocation.seats is not None
     return place(solution, time_limit=timer) if knows_nodes else solution
@@ -303,24 +294,36 @@ def _candidates_for(
 
 
 def _lacks_columns(solution: Solution) -> bool:
-    """Whether an instance is infeasible by a rule over the columns alone: other ones may do."""
+    """Whether a rule over the first columns calls the instance infeasible: other columns may help."""
     without_solver = solution.certificate.proof in ("rule", "counted")
     return solution.status is Status.INFEASIBLE and without_solver
 
 
-def _side_by_side(solution: Solution) -> Packed | None:
-    """Whether what runs at once finds whole GPUs; None where nobody has a share of one."""
+def _warn_of_unused(engine: Engine, formulation: str) -> None:
+    """Warn of a start or of processes that the solve could not use."""
+    if engine.start is not None and not engine.start_used:
+        log.warning(
+            "the start was of no use: %s was solved without a run that takes one", formulation
+        )
+    if engine.elsewhere and not engine.in_parts:
+        log.warning(
+            "other processes were of no use: the program of %s was not solved in parts", formulation
+        )
+
+
+def _packed(solution: Solution) -> Packed | None:
+    """Whether the rows that run at once fit on whole GPUs; None if no row has a share of a GPU."""
     allocation = solution.allocation
     if allocation is None or not (allocation.classes.configurations.share < 1.0).any():
         return None
     from optsched.placement import packed
 
-    with delayed_interrupt():  # what is found is not lost any more
+    with delayed_interrupt():  # Ctrl-C must not lose the answer any more
         return packed(allocation, solution.schedule)
 
 
 def _uncounted_groups(solution: Solution) -> tuple[str, ...]:
-    """A note where columns in use have the rate of a rack, and the program does not count racks."""
+    """A note if columns in use have the rate of a group (rack), and the program does not count groups."""
     allocation = solution.allocation
     counted = any(item["kind"] == "placeable" for item in solution.constraints)
     if allocation is None or counted:
@@ -469,12 +472,12 @@ def place(
         seats=allocation.seats,
     )
     spent = time.perf_counter() - started
-    # Who places a solution again replaces its placement, and the time that this took.
+    # A second placement replaces the first one, and its time.
     timings = dict(solution.timings)
     total = timings.pop("total", 0.0) - timings.pop("place", 0.0) + spent
     timings |= {"place": spent, "total": total}
     formulation = formulation_of(solution)
-    # Placing reads fields that the formulation does not: notes are written anew, others stay.
+    # Placing reads fields that the formulation does not: its notes are made again, others stay.
     before = notes_on(formulation, solution.candidates, extended=solution.extended)
     notes = [note for note in solution.notes if note not in before]
     notes += notes_on(formulation, solution.candidates, placed=True, extended=solution.extended)
@@ -533,15 +536,15 @@ def write_model(document: Mapping[str, Any], path: str | Path) -> None:
 def write_atomically(path: str | Path, data: bytes) -> None:
     """Replace a file as a whole, or leave it as it was.
 
-    A link is followed; what is no regular file (a device, a pipe) is written to, never replaced. A
-    file that exists keeps its permissions.
+    A link is followed. A device or a pipe is written to, never replaced. An existing file keeps its
+    permissions.
     """
     try:
         target = Path(os.path.realpath(path))
     except ValueError as error:  # a null character, or half a surrogate pair
         raise cannot_write(show(str(path)), str(error)) from None
     try:
-        # A directory goes on, so that the rename below says what is wrong.
+        # For a directory, the rename below raises the error.
         if target.exists() and not target.is_file() and not target.is_dir():
             target.write_bytes(data)
             return

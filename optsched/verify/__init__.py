@@ -12,9 +12,7 @@ __all__ = ["Finding", "Verification", "verify"]
 
 
 class _CallableModule(ModuleType):
-    """Importing this package puts it in the place of the function `optsched.verify`;
-    so it can be called like it.
-    """
+    """A module that can be called: an import of this package replaces the function `optsched.verify`."""
 
     __call__ = staticmethod(verify)
 

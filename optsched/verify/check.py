@@ -127,10 +127,10 @@ def verify(
 
 
 def _extended(document: SolutionDocument, findings: Findings) -> bool:
-    """Rows added by a function are not in the file."""
+    """Whether rows were added by `extend`, which a file cannot hold."""
     for index, constraint in enumerate(document.constraints):
         if constraint.get("kind") == "extend":
-            # This finding alone: all others would follow from the rows that are missing.
+            # Only this finding: all others would follow from the missing rows.
             findings.items[:] = [
                 Finding(
                     f"constraints[{index}]",
@@ -171,7 +171,7 @@ def _check(
 
 
 def _check_header(subject: RebuiltSolution, findings: Findings) -> None:
-    """What follows from the formulation and from other fields alone."""
+    """Check the fields that follow from the formulation and from other fields."""
     document = subject.document
     if document.schedule is None:
         findings.same(
@@ -198,7 +198,7 @@ def _check_unplaced(subject: RebuiltSolution, findings: Findings) -> None:
     document = subject.document
     if document.status == Status.LIMIT and document.solver.name == "none" and not document.unplaced:
         return
-    # Reasons are taken out one by one; what is left at the end is missing in the file.
+    # Reasons that the file states are removed; those that remain are missing in it.
     names = subject.instance.jobs_table.names
     expected = {names[job]: reason for job, reason in subject.classes.candidates.unplaced()}
     for index, row in enumerate(subject.document.unplaced):
@@ -215,7 +215,7 @@ def _check_unplaced(subject: RebuiltSolution, findings: Findings) -> None:
 
 
 def _check_outcome(subject: RebuiltSolution, findings: Findings) -> BoundVerdict:
-    """The status, and with it everything that the file says of the allocation and the objective."""
+    """Check the status, and with it the allocation, the objective and the bound."""
     document = subject.document
     program = subject.program
     if subject.closed_form or program is None:
@@ -232,7 +232,7 @@ def _check_outcome(subject: RebuiltSolution, findings: Findings) -> BoundVerdict
     if subject.expects_nothing:
         return check_nothing(subject, program, findings)
     findings.alike("conflicts", document.conflicts, [])
-    # Numbers of rows that stand for no column would mean nothing.
+    # Without the columns of all rows no number can be checked.
     rows = subject.rows(findings)
     if rows is None:
         return "not verifiable"
@@ -277,9 +277,7 @@ def _check_figures(subject: RebuiltSolution, rows: AllocationRows, findings: Fin
 def _optimum(
     subject: RebuiltSolution, rows: AllocationRows, findings: Findings
 ) -> FloatArray | None:
-    """The point that the numbers of the file are about;
-    None with a finding where its figures lead to none.
-    """
+    """The point to which the numbers of the file belong; None with a finding if its figures give none."""
     figures = by_class(rows.classes, subject.document.figures or {})
     try:
         return subject.formulation.optimum(rows.classes, rows.x, figures)
@@ -289,7 +287,7 @@ def _optimum(
 
 
 def _check_closed_form(subject: RebuiltSolution, findings: Findings) -> BoundVerdict:
-    """A rule, an empty program or an impossible side constraint: made again and compared."""
+    """Check a rule, an empty program or an impossible side constraint: solve again and compare."""
     if subject.formulation.sense == "rule" and subject.document.status == Status.LIMIT:
         check_empty(subject, findings)  # stopped by a limit, which cannot be checked
         return "not verifiable"
@@ -304,7 +302,7 @@ def _check_closed_form(subject: RebuiltSolution, findings: Findings) -> BoundVer
     made = closed if allocation is None else replace(closed, allocation=None)
     expected = made.to_document()
     for name in names:
-        # Residuals and figures may be 0, where a relative difference says nothing.
+        # Residuals and figures may be 0, where a relative difference has no meaning.
         absolute = RELATIVE if name in ("certificate", "figures") else 0.0
         findings.alike(
             name,
@@ -333,7 +331,7 @@ def _check_rule(subject: RebuiltSolution, allocation: Allocation, findings: Find
 
 
 def _check_again(subject: RebuiltSolution, findings: Findings) -> None:
-    """Solve again: an optimum is the same, and no objective is beyond a bound."""
+    """Solve again: an optimum must be the same, and no objective may exceed the bound."""
     document = subject.document
     if subject.cut_short:  # solved again already, and with more time
         return
@@ -371,7 +369,7 @@ def _check_again(subject: RebuiltSolution, findings: Findings) -> None:
 
 
 def _meaningless(subject: RebuiltSolution) -> float:
-    """Objectives below this mean nothing, where the objective may be 0 because its terms cancel."""
+    """Objectives below this are rounding, if the objective may be 0 because its terms cancel."""
     program = subject.program
     if not isinstance(program, AllocationProgram) or program.units.objective(0.0) != 0.0:
         return 0.0

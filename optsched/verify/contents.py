@@ -1,4 +1,4 @@
-"""Contents of nodes at the prices of a solution: what a node, or a GPU that is shared, holds at most.
+"""Contents of nodes at the prices of a solution: the largest worth of what a node, or a shared GPU, holds.
 
 Where contents of nodes are priced (`optsched.program.space`), the duals of a file have a price v_p of room
 for every part p on nodes of a class, and a price s of such a node. They bound all placements if no contents
@@ -85,7 +85,7 @@ def price_nodes(space: Space, arrays: LinearArrays, y: FloatArray) -> PricedNode
 
 
 class _Room(NamedTuple):
-    """What one node, or one GPU, has room for.
+    """The room of one node, or of one GPU.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class _Room(NamedTuple):
         return values.x, bound
 
     def _replaced(self, price: FloatArray) -> BoolArray:
-        """Parts in whose place another one, which takes no more of anything, is worth as much."""
+        """Parts that another part dominates: it takes no more of anything and is worth as much."""
         first = np.tri(len(price), k=-1, dtype=bool).T
         better = price[:, np.newaxis] > price
         alike = self.smaller & self.smaller.T

@@ -1,4 +1,4 @@
-"""Findings: what is wrong in a solution file, by the path of the field."""
+"""Findings: errors in a solution file, by the path of the field."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from optsched.instance.reading import join, show
 BoundVerdict = Literal["verified", "consistent", "not verifiable"]
 
 TOLD = 20
-"""Findings that the text of a verification tells."""
+"""Findings that the text of a verification lists."""
 RELATIVE = 1e-9
 """Largest relative difference of two numbers that are the same up to rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong.
+    """One error.
 
     Attributes
     ----------
     field : str
         Path in the solution file, e.g. ``allocation[3].fraction``; empty for the file as a whole.
     message : str
-        What the file has, and what it should be.
+        The value in the file, and the expected one.
     """
 
     field: str
@@ -96,7 +96,7 @@ class Findings:
     def add(self, path: str, message: str) -> None:
         """Add one, unless it is there already."""
         finding = Finding(path, message)
-        # Checks of one field may find the same thing. Looking through all findings would take the
+        # Checks of one field may have the same finding. To compare with all findings would take the
         # square of their number.
         if finding not in self.items[-TOLD:]:
             self.items.append(finding)
@@ -110,7 +110,7 @@ class Findings:
         return holds
 
     def differ(self, path: str, found: object, expected: object, why: str = "") -> None:
-        """Add that the file has one value and should have another."""
+        """Add a finding: the file has one value, another one was expected."""
         because = f": {why}" if why else ""
         self.add(path, f"found {show(found)}, expected {show(expected)}{because}")
 
@@ -149,7 +149,7 @@ class Findings:
         each difference at its own path.
         """
         if isinstance(found, Mapping) and isinstance(expected, Mapping):
-            # What is missing comes first, then what is too much, then what differs.
+            # Missing entries come first, then unexpected ones, then differences.
             for key in [key for key in expected if key not in found]:
                 self.add(join(path, [key]), f"found nothing, expected {show(expected[key])}")
             for key in [key for key in found if key not in expected]:

@@ -67,7 +67,7 @@ def _linear(program: AllocationProgram | LinearPlan) -> LinearProgram:
 
 
 def check_empty(subject: RebuiltSolution, findings: Findings) -> None:
-    """Without an allocation there is nothing that depends on it."""
+    """Check that fields which depend on an allocation are empty."""
     document = subject.document
     why = f"the status is {document.status}"
     for name in ("objective", "gap", "duals"):
@@ -77,7 +77,7 @@ def check_empty(subject: RebuiltSolution, findings: Findings) -> None:
             findings.add(
                 name, f"found {len(getattr(document, name))} entries, expected none: {why}"
             )
-    # A solver that was stopped before it had a point may have a bound all the same.
+    # A solver that was stopped without a point may still have a bound.
     if document.status != "limit":
         findings.same("bound", document.bound, None, why)
     source = ("none",) if document.bound is None else ("solver", "relaxation")
@@ -91,9 +91,7 @@ def _check_infeasible(
     arrays: LinearArrays,
     findings: Findings,
 ) -> BoundVerdict:
-    """Prove again that no allocation meets all rows;
-    the conflicts must be rows, and must conflict.
-    """
+    """Prove again that no allocation meets all rows; the conflicts must be rows that conflict."""
     document = subject.document
     if isinstance(program, LinearPlan) and document.certificate.proof == "counted":
         return _check_counted(document, program, findings)
@@ -107,11 +105,11 @@ def _check_infeasible(
         "an allocation exists that meets every requirement",
     ):
         return "not verifiable"
-    # What duals prove is proved of the relaxation: its rows must conflict.
+    # Duals prove infeasibility of the relaxation: its rows must conflict.
     arrays = arrays.relaxed() if checked.needed is not None else arrays
 
     def conflicting(rows: IntArray) -> bool:
-        # Whether rows over whole numbers conflict would take another search: the file is believed.
+        # Conflicts of rows over whole numbers would need another search: the file is trusted.
         return arrays.is_integer or not can_be_met(arrays, rows)
 
     _check_conflicts(document, program, arrays, findings, conflicting)
@@ -121,7 +119,7 @@ def _check_infeasible(
 def _check_counted(
     document: SolutionDocument, plan: LinearPlan, findings: Findings
 ) -> BoundVerdict:
-    """Add up again what is asked for; the conflicts must be the same."""
+    """Add up the requirements again; the conflicts must be the same."""
     shortage = plan.shortage()
     if shortage is None:
         findings.add("certificate.proof", 'found "counted", but no sum shows a shortage')
@@ -137,9 +135,7 @@ def _check_counted(
 
 
 def _check_no_time(document: SolutionDocument, some: SomeTime, findings: Findings) -> BoundVerdict:
-    """Prove again that every allocation leaves a job without any time;
-    the conflicts must be enough for that.
-    """
+    """Prove again that every allocation leaves a job without any time; the conflicts must suffice."""
     scarce = time_is_scarce(some.program, None)
     shown = no_time_left(some, Analyst(Limits())) if scarce else None
     if shown is None:
@@ -169,11 +165,10 @@ def check_infeasible(
     findings: Findings,
     refuted: str,
 ) -> bool:
-    """The certificate of an infeasible program;
-    whether it is infeasible, or may be where nothing was shown.
+    """Check the certificate of an infeasible program; returns False if the program is feasible.
 
-    The word of a solver, ``claimed``, may stand where there is a proof by duals: it says less. Its
-    least violation is then that of the integer program, and no smaller than that of the relaxation.
+    The file may state ``claimed`` although duals prove infeasibility: that claims less. Its least
+    violation is then that of the integer program, and no smaller than that of the relaxation.
     """
     if checked.finding is ClaimFinding.FEASIBLE:
         findings.add("status", f'found "infeasible", but {refuted}')
@@ -209,18 +204,16 @@ def _check_conflicts(
     findings: Findings,
     conflicting: Callable[[IntArray], bool],
 ) -> None:
-    """The conflicts of a file must be rows, and must conflict;
-    files of before leave out what they take for granted.
-    """
+    """Check that the conflicts of a file are rows that conflict; older files have no assumptions."""
     conflicts = document.conflicts
     assumptions = document.assumptions
     if not conflicts and document.explanation is Explanation.IRREDUCIBLE:
         findings.add("conflicts", "found none, expected the requirements that conflict")
-    # Writing out more rows in words takes longer than solving the program.
+    # To describe more rows takes longer than to solve the program.
     if arrays.shape[0] > ROWS_READ:
         return
     wanted = set(conflicts)
-    said: dict[str, list[tuple[int, Conflict]]] = {}  # several rows may say the same
+    said: dict[str, list[tuple[int, Conflict]]] = {}  # several rows may have the same text
     for row, conflict in _described(program, arrays):
         if conflict.words in wanted:
             said.setdefault(conflict.words, []).append((row, conflict))

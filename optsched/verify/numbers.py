@@ -1,6 +1,4 @@
-"""The numbers of a solved program:
-objective, bound, gap, prices, certificate, status; all recomputed.
-"""
+"""The numbers of a solved program, recomputed: objective, bound, gap, prices, certificate, status."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ from optsched.verify.subject import RebuiltSolution
 
 @dataclass(frozen=True)
 class CheckedPoint:
-    """The allocation of the file in the program that was built anew.
+    """The allocation of the file as a point of the program that was built again.
 
     Attributes
     ----------
@@ -66,9 +64,7 @@ class CheckedPoint:
 
     @cached_property
     def rounding(self) -> float:
-        """What the terms of a concave utility and of its tangent, that may cancel,
-        leave of rounding in the file.
-        """
+        """Rounding error in the file of a concave utility and its tangent, whose terms may cancel."""
         return self.program.utility.rounding(self.program, self.x) * self._worth
 
     @cached_property
@@ -79,20 +75,20 @@ class CheckedPoint:
     @cached_property
     def arrays(self) -> LinearArrays:
         """The linear program; of a concave utility its tangent at the point."""
-        # A tangent lies above the utility: whatever bounds it bounds the program too.
+        # A tangent lies above the utility: a bound on it is a bound on the program.
         return (
             self.program.tangent(self.x) if self.program.concave else self.program.to_linear()
         ).arrays
 
     @cached_property
     def dual(self) -> LinearArrays:
-        """The linear program that the duals bound:
-        of a concave utility the tangent that fits them.
+        """The linear program that the duals bound; for a concave utility its tangent at the levels that
+        the duals imply.
         """
         if self.priced_space is not None:
             return self.priced_space
-        # Tangents at other points are above the utility as well; the one that fits the duals gives
-        # the least bound.
+        # Tangents at all points are above the utility; the one at the levels of the duals gives the
+        # tightest bound.
         return (
             self.program.tangent(self.x, self.duals).arrays if self.program.concave else self.arrays
         )
@@ -111,7 +107,7 @@ class CheckedPoint:
 
     @cached_property
     def priced_nodes(self) -> PricedNodes | None:
-        """The duals of the file with prices of nodes that no contents exceed; None where there are none."""
+        """The duals of the file with prices of nodes that no contents exceed; None without such duals."""
         space, arrays = self.program.space, self.priced_space
         if space is None or arrays is None or self.duals is None:
             return None
@@ -119,8 +115,8 @@ class CheckedPoint:
 
     @cached_property
     def by_knapsacks(self) -> float | None:
-        """The bound of an assignment whose agents solve knapsacks at the duals of the file; None where
-        it is no assignment, or the duals alone prove as much.
+        """The bound of an assignment whose agents solve knapsacks at the duals of the file; None if the
+        program is no assignment, or the duals alone prove as much.
         """
         if self.duals is None or self.priced_space is not None:
             return None
@@ -142,13 +138,12 @@ class CheckedPoint:
         if bound is None or pricing is None or self.duals is None:
             return bound
         blocks = {block.name: self.duals[block.slice] for block in self.arrays.rows}
-        # Columns that were never made could still gain: what they are worth at these duals is
-        # added.
+        # Columns that were not generated may have positive reduced costs, which are added.
         return bound + pricing.left_out(Duals.of(blocks, self.program))
 
     @cached_property
     def noise(self) -> float:
-        """Objective values below this mean nothing."""
+        """Differences of the objective below this are rounding."""
         blocks = self.document.duals if self.duals is not None else None
         duals = (
             None
@@ -231,7 +226,7 @@ def check_metrics(document: SolutionDocument, allocation: Allocation, findings: 
 
 
 def check_bound(point: CheckedPoint) -> BoundVerdict:
-    """The bound against the duals, or against the objective where there is only a claim."""
+    """Check the bound against the duals, or against the objective if it is only a claim."""
     findings = point.findings
     document = point.document
     before = len(findings)
@@ -286,8 +281,8 @@ def _left_open(point: CheckedPoint) -> bool:
 
 
 def _check_duals_written(point: CheckedPoint) -> BoundVerdict:
-    """Duals may be left out where there are many rows, or where the solver has none:
-    what the bound is worth then.
+    """The verdict on the bound if the file has no duals: it may lack them if there are many rows, or if
+    the solver gives none.
     """
     document = point.document
     rows = point.dual.shape[0]
@@ -306,7 +301,7 @@ def check_solver_without_duals(name: str, findings: Findings) -> None:
     """The bound of a program without whole jobs comes from duals, unless its solver gives none."""
     try:
         has_duals = Capability.DUALS in load_solver(name).capabilities
-    # Whether it has duals is then unknown, and nothing can be said.
+    # Whether it gives duals is then unknown: no finding.
     except OptschedError:  # it is not installed here
         return
     if has_duals:
@@ -322,9 +317,7 @@ def check_contradiction(
     noise: float = 0.0,
     known: float | None = None,
 ) -> None:
-    """A bound on the wrong side of the objective, or of that of a ``known`` point, by more than
-    ``noise``: objectives below that mean nothing.
-    """
+    """Report a bound that the objective, or that of a ``known`` point, exceeds by more than ``noise``."""
     bound = document.bound
     points = (
         ("the objective", document.objective),
@@ -376,10 +369,10 @@ def _near(found: float | None, expected: float) -> bool:
 
 
 def check_status(point: CheckedPoint) -> None:
-    """Optimal is what has a gap that is small, or as small as was asked for;
-    everything else is feasible.
+    """Check that the status is optimal if the gap is small, or within the gap that was asked for, and
+    feasible otherwise.
 
-    Of a program without whole jobs the gap must be one to a bound that duals prove.
+    For a program without whole jobs only a bound that duals prove counts.
     """
     findings = point.findings
     document = point.document
@@ -406,7 +399,7 @@ def check_status(point: CheckedPoint) -> None:
             and is_closed(value, bound, allowed * (1 + 1e-6), noise)
         )
     stopped = document.termination in (*STOPPED, Termination.IMPRECISE)
-    # What is claimed may be less than what is proved.
+    # The file may claim less than its numbers prove.
     if not (closed and stopped and document.status == "feasible"):
         findings.same("status", str(document.status), "optimal" if closed else "feasible", reason)
     if not closed and document.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT):
@@ -414,7 +407,7 @@ def check_status(point: CheckedPoint) -> None:
 
 
 def check_certificate(point: CheckedPoint) -> None:
-    """The certificate is what we find."""
+    """Check the certificate against a recomputed one."""
     findings = point.findings
     document = point.document
     stated = point.document.certificate
@@ -422,7 +415,7 @@ def check_certificate(point: CheckedPoint) -> None:
     residuals = dict(found.residuals)
     if document.duals is None and document.bound_source == "dual" and "duals" in stated.residuals:
         residuals["duals"] = stated.residuals["duals"]  # many rows: not verifiable
-    # Of an assignment whose agents solve knapsacks any duals of the jobs will do
+    # For an assignment whose agents solve knapsacks, all duals of the jobs are valid
     if point.duals is not None and point.by_knapsacks is None:
         residuals["duals"] = dual_residual(point.dual, point.duals)
         if abs(stated.residuals.get("duals", 0.0) - residuals["duals"]) > RESIDUAL:

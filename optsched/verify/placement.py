@@ -1,9 +1,8 @@
 """Whole GPUs in a solution file:
 whether rows that run side by side fit, and which GPUs each row has.
 
-A file whose rows run side by side and are shown not to fit is refused, whatever it says of them:
-nobody can carry it out. One with rounds says by itself who takes turns. A file that says nothing
-claims that all of them fit.
+If rows that run side by side are shown not to fit, the file is refused: it cannot be carried out. A file
+with rounds states which rows take turns. A file without ``packed`` claims that all rows fit.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def check_packed(subject: RebuiltSolution, findings: Findings) -> None:
         remedy = "" if schedule is not None else "; in rounds (--rounds) they take turns"
         findings.add("packed", f"{words} on whole GPUs, so that it cannot be carried out{remedy}")
     elif document.packed is None and not (integral or schedule is not None):
-        return  # of fractions that a search left open nobody claims anything
+        return  # fractions for which a search was inconclusive: no claim
     elif made is not None and document.packed is None:
         fit = f"of {made.rows} rows that run side by side {made.held} are shown to fit"
         findings.add(
@@ -62,8 +61,8 @@ def check_packed(subject: RebuiltSolution, findings: Findings) -> None:
 def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
     """Check placement and figures, where the file has them.
 
-    Which rows run at the same time is up to the method that placed them; what is there must hold. The two
-    bounds are claims, refused where the placement contradicts them.
+    The method that placed the rows chose which of them run at the same time; only that choice is checked.
+    The two bounds are claims, and refused if the placement contradicts them.
     """
     document = subject.document
     if (document.placement is None) != (document.placement_figures is None):
@@ -246,7 +245,7 @@ def _check_figures(
             "placement_figures.nodes_bound",
             f"found {figures['nodes_bound']:g}, expected a number {allowed}",
         )
-    # Exact says that nothing better can be: that takes bounds that are met.
+    # ``exact`` claims that no placement is better, so the bounds must be met.
     closed = figures["rows_bound"] == worth.rows and figures["nodes_bound"] == worth.nodes
     if figures["exact"] not in (0.0, 1.0) or (figures["exact"] == 1.0 and not closed):
         findings.add(

@@ -1,6 +1,4 @@
-"""Plans: the schedule of a solution file turned back into a point of its program,
-and every number from there.
-"""
+"""Plans: the schedule of a solution file as a point of its program, and every number recomputed."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> Boun
 
 
 def _valued(subject: RebuiltSolution, plan: Plan, schedule: Schedule) -> tuple[Plan, float]:
-    """The plan that the schedule is a point of, and its objective; raises ValueError without such a point."""
+    """The plan in which the schedule is a point, and its objective; raises ValueError without one."""
     timed = subject.document.termination == Termination.TIME_LIMIT
     try:
         return plan, plan.value(schedule)
@@ -72,8 +70,8 @@ def _valued(subject: RebuiltSolution, plan: Plan, schedule: Schedule) -> tuple[P
 
 
 def resolve_schedule(subject: RebuiltSolution, findings: Findings) -> Schedule | None:
-    """Every stretch found among the columns;
-    None with findings where one is not, or ends before it starts.
+    """The schedule of the file; None with findings if a stretch matches no column or ends before it
+    starts.
     """
     rows = subject.document.schedule
     if rows is None:
@@ -118,10 +116,9 @@ def _check_later(
     schedule: Schedule,
     findings: Findings,
 ) -> None:
-    """What decided among the optima, and the jobs that are left out; files of before state neither.
+    """Check the later objectives and the jobs that are left out; older files state neither.
 
-    The values follow from the schedule. Their bounds are the solver's word; none may be above its
-    value.
+    The values follow from the schedule. Their bounds are claims of the solver; none may exceed its value.
     """
     document = subject.document
     later = plan.later if isinstance(plan, LinearPlan) else ()
@@ -146,7 +143,7 @@ def _check_later(
                     f"{path}.bound",
                     f"found {stage.bound!r}, above {value!r}, which the schedule has",
                 )
-    # Files of before these fields have neither, and are right all the same.
+    # Older files have neither field, and are valid.
     if document.declined is not None or document.stages:
         expected = [{"job": job, "reason": why} for job, why in declined_jobs(plan, schedule)]
         findings.alike("declined", [row.model_dump() for row in document.declined or ()], expected)
@@ -168,14 +165,14 @@ def _one_at_a_time(rows: Sequence[ScheduleRow], findings: Findings) -> bool:
                 f"found {rows[index].start!r}, expected {rows[before].end!r} or later: "
                 f"job {rows[index].job} runs until then (schedule[{before}])",
             )
-        # A stretch inside of an earlier one must not hide the rest of that one.
+        # A stretch inside an earlier one must not hide the rest of the earlier one.
         if before is None or rows[index].end > rows[before].end:
             last[rows[index].job] = index
     return holds
 
 
 def _check_first(subject: RebuiltSolution, schedule: Schedule, findings: Findings) -> None:
-    """The allocation is what the schedule runs now."""
+    """Check that the allocation is what the schedule runs now."""
     rows = subject.rows(findings)
     if rows is None:
         return

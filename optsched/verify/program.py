@@ -1,8 +1,8 @@
 """A program's solution (``optsched-program-solution/1``) against its program,
 every number recomputed.
 
-As for solutions of instances, two things in the file are believed: the bound of a program that has
-no duals, and the gap that was asked for. Columns and rows are found by name; those that the file leaves out are 0.
+As for solutions of instances, two fields of the file are trusted: the bound of a program without duals,
+and the gap that was asked for. Columns and rows are matched by name; those that the file omits are 0.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class NamedProgram:
 
 
 def check_program(program: NamedProgram, document: Mapping[str, Any]) -> Verification:
-    """Check the solution of a program; what is wrong with it is a finding."""
+    """Check the solution of a program; errors are findings."""
     findings = Findings()
     try:
         read = validate(ProgramSolutionDocument, document)
@@ -94,7 +94,7 @@ class _Check:
         check_termination(document, findings)
         check_own_certificate(document, findings)
         found = document.status in (Status.OPTIMAL, Status.FEASIBLE)
-        # The bound is worth nothing in a file with anything else that is wrong.
+        # The bound of a file with other errors is not verifiable.
         bound = self._check_point() if found else self._check_nothing()
         return bound if len(findings) == before else "not verifiable"
 
@@ -234,7 +234,7 @@ class _Check:
             "there is a point that meets every row",
         ):
             return "not verifiable"
-        # Rows of an integer program may conflict without a proof by duals: that is not shown again.
+        # Rows of an integer program may conflict without a proof by duals; that is not checked again.
         linear = checked.needed is not None or not arrays.is_integer
         place = {name: number for number, name in enumerate(self.program.rows)}
         for index, name in enumerate(document.conflicts):

@@ -1,4 +1,4 @@
-"""The rounds of a solution file: every slice checked against the allocation and the capacities."""
+"""Rounds of a solution file: every slice is checked against the allocation and the capacities."""
 
 from __future__ import annotations
 

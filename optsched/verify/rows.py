@@ -1,6 +1,4 @@
-"""The allocation of a solution file:
-each row found among the columns of the classes, and summed to x.
-"""
+"""The allocation of a solution file: each row is matched to a column of the classes, and summed to x."""
 
 from __future__ import annotations
 
@@ -77,7 +75,7 @@ class AllocationRows:
         return np.flatnonzero((self.job == job) | (self.partner == job)).tolist()
 
     def blame(self, job: int, message: str, findings: Findings) -> None:
-        """A finding at every row of a job, or at the allocation if there is none."""
+        """Add a finding at every row of a job, or at the allocation if it has none."""
         rows = self.of_job(job)
         for row in rows[:ROWS_TOLD]:
             findings.add(f"allocation[{row}].fraction", message)
@@ -138,7 +136,7 @@ class Resolver:
         job = np.array([-1 if row.job is None else names.get(row.job) for row in rows], np.int64)
         partner = np.full(len(rows), -1)
         shared = np.array([row.jobs is not None for row in rows], bool)
-        # Of a job alone that is in the program nothing else is to be said.
+        # A job alone that is in the program needs no further check.
         for number in np.flatnonzero(shared | (self._class_of[job] < 0)).tolist():
             both = self._jobs(rows[number], f"{path}[{number}]", findings)
             job[number], partner[number] = (-1, -1) if both is None else both
@@ -180,7 +178,7 @@ class Resolver:
         return job
 
     def _option_row(self, job: int, option: int) -> int:
-        """Row of the option table, -2 for what cannot be."""
+        """Row of the option table; -2 if the job has no such option."""
         options = self.classes.instance.options
         number = self.classes.instance.jobs_table.options[job]
         if number < 0 or not 0 <= option < options.indptr[number + 1] - options.indptr[number]:
@@ -195,7 +193,7 @@ class Resolver:
         path: str,
         findings: Findings,
     ) -> None:
-        """Say which field of the row leads away from every column of its jobs."""
+        """Add a finding at the field of the row that matches no column of its jobs."""
         C = self.classes
         left = np.flatnonzero((C.class_a == class_a) & (C.class_b == class_b))
         if len(left) == 0:
@@ -203,8 +201,7 @@ class Resolver:
                 f"{path}.jobs", f"found {listed(row.jobs or ())}, expected jobs that can share GPUs"
             )
             return
-        # Field by field fewer columns are left; the first field that leaves none is the one to
-        # blame.
+        # Field by field fewer columns match; the first field that leaves none is reported.
         for name, found in (
             ("pool", row.pool), ("gpus", row.gpus), ("nodes", row.nodes), ("share", row.share),
             ("attributes", row.attributes), ("option", row.option),
@@ -224,7 +221,7 @@ class Resolver:
         findings.add(path, "expected a way in which the job can run")
 
     def _value(self, name: str, column: int) -> object:
-        """What a row of the file says of a column."""
+        """The value that a row of the file states for a column."""
         C = self.classes
         table = C.configurations
         configuration = C.configuration[column]
@@ -249,9 +246,7 @@ def _text(attributes: Mapping[str, Any]) -> str:
 def resolve_rows(
     classes: Classes, rows: Sequence[AllocationRow], findings: Findings
 ) -> AllocationRows | None:
-    """All rows of the file,
-    or None with findings if one cannot be resolved or has an impossible fraction.
-    """
+    """All rows of the file; None with findings if a row matches no column or has an impossible fraction."""
     before = len(findings)
     job, partner, column = Resolver(classes).resolve(rows, "allocation", findings)
     fraction = np.array([row.fraction for row in rows], np.float64)
@@ -266,9 +261,7 @@ def resolve_rows(
 
 
 def check_time(rows: AllocationRows, findings: Findings) -> bool:
-    """No job runs longer than all the time:
-    the rows of a class would hide it behind its idle members.
-    """
+    """Check that no job runs longer than all the time, which totals of its class would not show."""
     names = rows.classes.instance.jobs_table.names
     over = np.flatnonzero(rows.time > 1 + FEASIBILITY).tolist()
     for job in over:
@@ -283,7 +276,7 @@ def check_time(rows: AllocationRows, findings: Findings) -> bool:
 def check_throughput(
     rows: AllocationRows, throughput: dict[str, float], findings: Findings
 ) -> None:
-    """The throughput of each job is that of its rows; where it is not, both are named."""
+    """Check the throughput of each job against its rows; findings name both."""
     classes = rows.classes
     names = classes.instance.jobs_table.names
     jobs = np.flatnonzero(classes.of_job >= 0).tolist()
@@ -308,11 +301,9 @@ def check_throughput(
 
 
 def check_shares(rows: AllocationRows, integral: bool, findings: Findings) -> Allocation | None:
-    """Jobs of a class share as `expand` lets them:
-    what the program says of the class then holds for each job.
+    """Check that jobs of a class share its totals as `expand` does.
 
-    Returns the allocation that the class totals stand for, None where no allocation has such
-    totals.
+    Returns the allocation of the class totals; None if no allocation has such totals.
     """
     if not check_time(rows, findings):
         return None
@@ -347,7 +338,7 @@ def compare_rows(
     C, count = rows.classes, len(rows.job)
     both = zip(_keys(C, rows), _keys(C, expected), strict=True)
     alike = group_rows([np.concatenate(pair) for pair in both], count + len(expected.job))
-    # A row may be split in the file; its parts count together, and the last one is blamed.
+    # A row may be split in the file; its parts count together, and the finding is at the last one.
     of_row, of_expected = alike.inverse[:count], alike.inverse[count:]
     found = np.bincount(of_row, rows.fraction, len(alike))
     due = np.bincount(of_expected, expected.fraction, len(alike))
@@ -357,7 +348,7 @@ def compare_rows(
     for group in np.flatnonzero(differs & (last >= 0)).tolist():
         path = f"allocation[{last[group]}].fraction"
         findings.differ(path, float(found[group]), float(due[group]), why)
-    # Rows with next to nothing need not be written.
+    # Rows with a negligible fraction need not be written.
     names = C.instance.jobs_table.names
     for group in np.flatnonzero((last < 0) & (due > absolute)).tolist():
         job = names[int(expected.job[alike.first[group] - count])]

@@ -1,6 +1,4 @@
-"""What every solution file says of its run, whether of an instance or of a program:
-compared in one way for both.
-"""
+"""Checks of the run that every solution file states, whether of an instance or of a program."""
 
 from __future__ import annotations
 
@@ -32,11 +30,11 @@ TERMINATIONS = {
 """Terminations that lead to each status."""
 PROOFS = {
     "dual": ("dual",),
-    # Cross-checked: a second run came to the same claim.
+    # Cross-checked: a second run agreed with the claim.
     "solver": ("claimed", "cross-checked"),
     "none": ("none",),
 }
-"""What may prove a bound, by its source."""
+"""Proofs of a bound, by its source."""
 CLAIM = "no duals prove the bound, and of a program of fractions a solver's word is no proof"
 RESIDUAL = 1e-9
 """Largest absolute difference between residuals."""
@@ -54,7 +52,7 @@ def check_gap(document: Document, findings: Findings, why: str) -> None:
 
 def check_reproducible(document: Document, findings: Findings) -> None:
     """A run that was stopped by the clock cannot be repeated."""
-    # One of the attempts may have been stopped: the file does not say which.
+    # One of the attempts may have been stopped; the file does not state which one.
     by_clock = not document.reproducible and bool(document.solver.attempts)
     findings.same(
         "reproducible",
@@ -72,7 +70,7 @@ def check_termination(document: Document, findings: Findings) -> None:
 
 
 def check_own_certificate(document: Document, findings: Findings) -> bool:
-    """The certificate of the file says that it holds."""
+    """Check that the certificate of the file holds by its own statement."""
     certificate = document.certificate
     if not certificate.ok:
         words = "; ".join(certificate.problems) or "no problem is stated"
@@ -89,15 +87,15 @@ def check_residuals(
     field: str,
     findings: Findings,
 ) -> None:
-    """Residuals are those that we find; what is wrong with the point is a finding at its field.
+    """Compare the residuals with ours; problems of the point become findings at its field.
 
     Parameters
     ----------
     stated : CertificateDocument
     residuals : mapping of str to float
-        As we find them.
+        Recomputed.
     problems : iterable of (str, str)
-        What our certificate finds wrong, and an explanation that is added at the field.
+        Problems of the recomputed certificate, and explanations to be added at the field.
     field : str
         Where the file has the point.
     findings : Findings
@@ -116,8 +114,8 @@ def check_residuals(
 
 
 def check_unproved(document: Document, arrays: LinearArrays, findings: Findings) -> None:
-    """Without a point and without infeasibility nothing is proved;
-    what is unbounded has columns without bounds.
+    """Check a file without a point that does not claim infeasibility: it may prove nothing, and an
+    unbounded program must have columns without bounds.
     """
     unbounded = document.status is Status.UNBOUNDED
     findings.alike("conflicts", document.conflicts, [])

@@ -1,6 +1,4 @@
-"""Stages of a solution file:
-each one is built again, and its duals must prove what later programs take from it.
-"""
+"""Stages of a solution file: each is built again, and its duals must prove what later programs use."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ ROUNDING = 1e-12
 def settle(
     document: SolutionDocument, program: AllocationProgram, findings: Findings
 ) -> AllocationProgram | None:
-    """The last program, whose allocation the file holds; None with findings where a stage is wrong.
+    """The last program, to which the allocation belongs; None with findings if a stage is wrong.
 
     Duals of stages may be left out where there are many rows: the stages are solved again then.
     """
@@ -34,7 +32,7 @@ def settle(
     stages = document.stages or []
     relaxation = RelaxedRows(program)
     first = 0
-    # Requirements give way first: all other stages are about what is left of them.
+    # Requirements give way first: all other stages use the relaxed requirements.
     if relaxation.needed:
         relaxed = _check_relaxing(relaxation, stages[:1], findings)
         if relaxed is None:
@@ -68,9 +66,7 @@ def settle(
 
 
 def claims_no_time(document: SolutionDocument) -> bool:
-    """Whether the file says that every allocation leaves a job without any time,
-    after requirements gave way.
-    """
+    """Whether the file claims that every allocation leaves a job without any time."""
     return document.status == "infeasible" and LARGEST_SHARE in document.certificate.residuals
 
 

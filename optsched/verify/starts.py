@@ -1,6 +1,4 @@
-"""Where a solver starts:
-a previous solution, or a ``.sol`` file, as totals of the class columns of a new program.
-"""
+"""Start points: a previous solution or a ``.sol`` file as totals of the class columns of a program."""
 
 from __future__ import annotations
 

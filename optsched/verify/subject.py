@@ -1,6 +1,4 @@
-"""What a solution file is about, built anew:
-formulation, side constraints, candidates, classes, program.
-"""
+"""What a solution file solves, built again: formulation, side constraints, candidates, classes, program."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ Pricing = PairPricing | ConfigurationPricing
 
 @dataclass(frozen=True)
 class RebuiltSolution:
-    """What the file says that it solves.
+    """The program that the file says it solves.
 
     Attributes
     ----------
@@ -59,7 +57,7 @@ class RebuiltSolution:
     built : Classes
         The classes of the program.
     program : AllocationProgram, Plan or None
-        None where a side constraint can be met by no allocation.
+        None if no allocation can meet a side constraint.
     """
 
     document: SolutionDocument
@@ -68,9 +66,7 @@ class RebuiltSolution:
     built: Classes
     program: AllocationProgram | Plan | None
     pricing: Pricing | None = None
-    """Of all columns that could be,
-    where the file has only those that were generated and are in use.
-    """
+    """Prices all columns, if the file has only generated columns that are in use."""
 
     @property
     def instance(self) -> Instance:
@@ -78,16 +74,14 @@ class RebuiltSolution:
 
     @property
     def classes(self) -> Classes:
-        """The classes that the allocation is over: of a rule those that its decisions made."""
+        """The classes of the allocation; for a rule, those that its decisions made."""
         if self.formulation.sense == "rule" and self.again.allocation is not None:
             return self.again.allocation.classes
         return self.built
 
     @property
     def closed_form(self) -> bool:
-        """Whether no solver is needed:
-        a rule, no job to place, or a side constraint that nothing can meet.
-        """
+        """Whether no solver is needed: a rule, no job, or a side constraint that cannot be met."""
         return (
             self.formulation.sense == "rule"
             or self.program is None
@@ -96,17 +90,15 @@ class RebuiltSolution:
 
     @property
     def cut_short(self) -> bool:
-        """Whether a rule decided from a bound that the clock or the user cut off: it decides otherwise
-        with more time.
+        """Whether a rule decided while its search for a bound was cut off: with more time it may decide
+        otherwise.
         """
         by_clock = self.document.termination in BY_CLOCK
         return by_clock and not self.expects_nothing and self.formulation.rounds_what_is_known
 
     @cached_property
     def again(self) -> Solution:
-        """The solution, made again, with the seed of the file;
-        of a closed form it is what the file must say.
-        """
+        """The instance solved again, with the seed of the file; the file of a closed form must be equal."""
         # A file may hold any number; solvers take seeds of 31 bits.
         limits = Limits(seed=min(max(self.document.solver.seed, 0), LARGEST_SEED))
         return self.formulation.solve(self.candidates, Engine(load_solver, limits=limits))
@@ -135,7 +127,7 @@ def rebuild(
     model: PerformanceModel | None,
     findings: Findings,
 ) -> RebuiltSolution | None:
-    """Build everything anew, or None with findings where the file asks for what does not exist."""
+    """Build everything again; None with findings if the file names something that does not exist."""
     formulation = _formulation(document, instance, findings)
     if formulation is None:
         return None
@@ -170,8 +162,8 @@ def _built(
     """
     classes = formulation.classes(candidates)
     program = _program(formulation, classes)
-    # A file has only those generated columns that are in use. The program without them prices all
-    # others, and is then built again with the columns of the file.
+    # A file has only the generated columns that are in use. The program without them prices all
+    # columns; then the program with the columns of the file is built.
     pricing = None
     made = document.columns_made
     if (
@@ -217,7 +209,7 @@ def _check_columns_made(
 def _program(formulation: Formulation, classes: Classes) -> AllocationProgram | Plan | None:
     try:
         return formulation.program(classes)
-    # A side constraint that nothing can meet: there is no program, and the file must say so.
+    # A side constraint that cannot be met: there is no program, and the file must state it.
     except Infeasible:
         return None
 
@@ -225,8 +217,7 @@ def _program(formulation: Formulation, classes: Classes) -> AllocationProgram | 
 def _formulation(
     document: SolutionDocument, instance: Instance, findings: Findings
 ) -> Formulation | None:
-    # A name that nobody has registered here says nothing against the solution: it is an error, and
-    # no finding
+    # A name that is not registered here is an error, not a finding against the solution
     owner = load_formulation(document.formulation)
     findings.same("formulation", document.formulation, owner.name)
     if instance.kind not in owner.accepts:
@@ -241,7 +232,7 @@ def _formulation(
         for i, item in enumerate(document.constraints)
     ]
     _check_own_constraints(document, instance, findings)
-    # Any constraint that cannot be read would make another program: nothing is compared then.
+    # With a constraint that cannot be read the program is another one: nothing is compared then.
     known = [constraint for constraint in constraints if constraint is not None]
     if options is None or len(known) < len(constraints):
         return None
@@ -254,10 +245,9 @@ def _options(
     path: str,
     findings: Findings,
 ) -> Any:
-    """Options with their values as they are used;
-    one that the file does not name counts as its default.
+    """Options with the values that are used.
 
-    Files are older than some options: these are at their defaults.
+    Options that the file does not name have their defaults, because files may be older than an option.
     """
     try:
         options = owner.Options.model_validate(dict(given))
@@ -303,8 +293,9 @@ def _constraint(
 def _check_own_constraints(
     document: SolutionDocument, instance: Instance, findings: Findings
 ) -> None:
-    """The constraints of the instance come first,
-    and cannot be left out but for others of a kind that is `single`.
+    """Check that the constraints of the instance come first, and that none is missing.
+
+    Only a constraint of a kind that is `single` may be replaced by another one of that kind.
     """
     kinds = [given.get("kind") for given in document.constraints]
     index = 0
@@ -329,9 +320,7 @@ def _as_written(document: Mapping[str, Any]) -> Any:
 
 
 def pricing_of(program: AllocationProgram) -> Pricing:
-    """What prices the columns that are on demand;
-    raises `UsageError` where they cannot be priced.
-    """
+    """The pricing of columns on demand; raises `UsageError` if they cannot be priced."""
     pairs = program.classes.candidates.elastic is None
     return PairPricing.of(program) if pairs else ConfigurationPricing.of(program)
 
@@ -350,7 +339,7 @@ def pairs_in(document: SolutionDocument, pricing: PairPricing) -> ClassPairs:
     C = pricing.classes
     names = C.instance.jobs_table.names
     pools = C.instance.cluster.pool_index
-    # Names that do not exist are found where the rows are resolved; here they make no column.
+    # Names that do not exist make no column; they are reported where rows are resolved.
     rows = [
         (
             *(int(C.of_job[names.index(job)]) for job in row.jobs),
@@ -384,7 +373,7 @@ def configurations_in(document: SolutionDocument, pricing: ConfigurationPricing)
 
 
 def _numbers(rows: Sequence[tuple[int, ...]], classes: int) -> IntArray:
-    """Rows of numbers, columnwise, of which the first are classes (below 0: not in the program)."""
-    # A number that no array holds is no configuration of the program.
+    """Rows of numbers by column; the first columns are classes (below 0: not in the program)."""
+    # A number beyond 64 bits is no configuration of the program.
     there = [row for row in rows if min(row[:classes]) >= 0 and max(row) < np.iinfo(np.int64).max]
     return np.array(there, np.int64).reshape(-1, classes + 3).T

@@ -1,8 +1,8 @@
 """The price method: Lagrangian prices of the resources, at which every class of jobs decides.
 
-An allocation program couples its classes by the capacities alone. With prices p on these rows it
-falls apart into one small problem per class, whose solution is the best response of the class;
-p . W and the worth of all responses are a bound (the Lagrangian dual). Six searches for the
+In an allocation program only the capacities couple the classes. With prices p on these rows it
+decomposes into one small problem per class, whose solution is the best response of the class;
+p . W plus the value of all responses is a bound (the Lagrangian dual). Six searches for the
 best prices end in an optimum and its proof:
 
 - `max_min`: the smallest level. In-out cutting planes (`cutting_planes`): the `oracle` solves the

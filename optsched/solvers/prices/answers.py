@@ -1,7 +1,7 @@
-"""From what a search for prices found to values and duals of the program.
+"""From the result of a search for prices to values and duals of the program.
 
-They are those of the linear program that the allocation program would be lowered to: ``x`` are the
-totals of the columns (and the level), ``y`` the duals of time, capacity and levels.
+They belong to the linear program to which the allocation program would be lowered: ``x`` are the totals
+of the columns (and the level), ``y`` the duals of time, capacity and levels.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def values_of(
     passes: int,
     words: str,
 ) -> Values:
-    """An answer; its point is feasible, and so are its duals, whatever ended the search."""
+    """Values of an answer; point and duals are feasible, whatever ended the search."""
     return Values(
         end,
         primal=PointStatus.FEASIBLE,
@@ -48,7 +48,7 @@ def duals_above_floors(
     gain: FloatArray,
     of_floors: Sequence[FloatArray],
 ) -> tuple[FloatArray, FloatArray]:
-    """Duals of time, shape (K,), and of all rows behind it, where some ask for something of a class.
+    """Duals of time, shape (K,), and of the rows that follow, where some rows are floors of classes.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def duals_above_floors(
     prices = capacity_duals(program, market, known, rent, gain)
     paid = rent
     if floors.closed.any():
-        # What a closed column would be worth is paid for by the time, and asked back by the row
-        # that closes it: both count the time of the same jobs.
+        # The dual of the time is raised by the reduced cost of a closed column, and the dual of the row
+        # that closes it falls by as much: both rows count the time of the same jobs.
         worth = gain - program.limit_rows.matrix.T @ prices
         paid = rent.copy()
         closed = np.flatnonzero(floors.closed)
@@ -93,8 +93,8 @@ def capacity_duals(
 ) -> FloatArray:
     """Duals of the rows that limit (`LimitRows`), shape (rows,).
 
-    No market finds the price of a resource of which there is nothing, or of a row that bars its
-    columns. Its dual is the least price at which no column that needs it is worth it.
+    A market has no price of a resource whose capacity is 0, or of a row that bars its columns. Its dual
+    is the least price at which no column that uses it has a positive reduced cost.
 
     Parameters
     ----------

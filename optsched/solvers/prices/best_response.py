@@ -1,6 +1,4 @@
-"""The best response of every class to prices,
-and how far prices may change before it is another one.
-"""
+"""The best response of every class to prices, and the change of prices up to which it stays the same."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ BLOCK = 4096
 
 @dataclass(frozen=True)
 class Choices:
-    """What classes choose at prices, their best responses.
+    """Best responses of classes to prices.
 
     Attributes
     ----------
@@ -45,8 +43,8 @@ class Choices:
 
 
 def best_responses(a: FloatArray, q: FloatArray, curve: Curve) -> Choices:
-    """Walk up the lower hull of places, (level a_j, cost q_j) from the origin,
-    to where it is as steep as the utility.
+    """Walk along the lower hull of places, points (level a_j, cost q_j), from the origin to where its
+    slope reaches that of the utility.
 
     Parameters
     ----------

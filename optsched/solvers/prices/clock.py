@@ -1,4 +1,4 @@
-"""The furthest clock of a water filling that all classes can reach, by a sequence of max-min searches.
+"""The largest clock of a water filling that all classes can reach, by a sequence of max-min searches.
 
 The clock c is the height of the water, not a time. On the path of a filling
 (`optsched.program.filling.Path`) class k is at the level g_k(c) at the clock c: g_k is piecewise linear
@@ -96,7 +96,7 @@ class Multipliers:
 
 @dataclass(frozen=True)
 class ClockAnswer:
-    """What a search has come to.
+    """The result of a search.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class ClockSearch:
         return clock, multipliers
 
     def _settle(self, is_open: BoolArray, frozen: BoolArray, level: FloatArray) -> None:
-        """Close columns, and set aside who is frozen and has one open column: there it stays.
+        """Close columns, and set aside frozen classes with one open column: they stay there.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ class ClockSearch:
         return found, x, Multipliers(found.prices, rent, of_level, of_floors, self._aside, there_is)
 
     def _pay_aside(self, prices: FloatArray, worth: Sequence[FloatArray]) -> None:
-        """Who is set aside pays what its column costs for the measure that takes most time there."""
+        """A class that is set aside pays the cost of its column for the measure that takes most time there."""
         k = np.flatnonzero(self._aside)
         cost = (self.market.usage.T @ prices)[self._column]
         for number, (each, most) in enumerate(zip(worth, self._most, strict=True)):

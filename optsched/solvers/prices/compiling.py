@@ -10,8 +10,8 @@ from typing import Any
 log = logging.getLogger("optsched")
 
 COMPILED = 4_000_000
-"""Entries of a level table from which compiled sweeps pay: a million jobs on four pools. A new
-process takes 1 to 2 s to load numba and them, which they win back from there on. The size alone
+"""Entries of a level table from which compiled sweeps are used: a million jobs on four pools. A new process
+takes 1 to 2 s to load numba and the compiled code; from this size on they save more. Only the size
 decides, so that an answer does not depend on what a process solved before."""
 
 
@@ -24,8 +24,9 @@ def compiled_by_name(*sweeps: Callable[..., Any], **options: Any) -> SimpleNames
 
 
 def compiler(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
-    """What compiles a function, or None without numba;
-    kept on disk where there is a folder that can be written.
+    """A decorator that compiles a function, or None without numba.
+
+    Compiled code is stored on disk if a folder is writable.
     """
     try:
         import numba

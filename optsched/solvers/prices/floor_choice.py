@@ -1,4 +1,4 @@
-"""What classes choose at prices that must reach a floor, where time is worth something beside.
+"""Choices of classes that must reach a floor, where time has a worth of its own.
 
 A unit of a member's time in place j costs q_j, is worth g_j, and gives the part d_j of what the class
 is asked for. So the class takes, of all ways to reach 1, the one that costs least beyond its worth:
@@ -60,7 +60,7 @@ class FloorChoice:
         self._oracle = Oracle(self.market, self.worth)
 
     def ask(self, prices: FloatArray) -> None:
-        """Have all answer."""
+        """Compute the response of all classes to prices."""
         found = self._oracle
         found.ask(prices, 1.0, whole=True)
         self.lower, self.upper = found.lower.astype(np.int64), found.upper.astype(np.int64)

@@ -1,6 +1,4 @@
-"""What buyers hold of each good, what it costs them,
-and how much less they hold where prices rise.
-"""
+"""Demand of classes for goods, its cost, and its derivative by the prices."""
 
 from __future__ import annotations
 
@@ -19,14 +17,13 @@ CANCELLED = 1e-6
 
 @dataclass(frozen=True)
 class Goods:
-    """The goods of some classes of a market, which meet only here:
-    R numbers, whatever the number of classes.
+    """The goods of some classes of a market, by which these are coupled.
 
     Parameters
     ----------
     market : Market
     classes : IntArray, shape (K,)
-        The classes that buy.
+        Rows of the market.
     """
 
     market: Market

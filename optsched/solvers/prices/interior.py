@@ -1,5 +1,4 @@
-"""The interior way to the prices of a sum of concave utilities:
-every step is one small system in the prices.
+"""An interior-point method for a sum of concave utilities: each step is a small system in the prices.
 
 Class k, of total weight N_k, spends the parts x_kj of its time in place j and idles the rest s_k; its level is
 tau_k = sum_j a_kj x_kj. With prices p of the goods (W of each, c of it left over), y_k = phi_k f'(tau_k) what a little
@@ -57,20 +56,18 @@ OWN = 1e-9
 relative to what its own level is worth at its slope.
 """
 ROUNDING = 5e-11
-"""Gap that a later point may have, as rounding has a say in it, where single classes gain by it."""
+"""Gap that a later point may have by rounding, if the gaps of single classes improve."""
 CLOSE = 1e-8
-"""Gap that is good enough where rounding allows no less."""
+"""Gap that is accepted if rounding prevents a smaller one."""
 STEPS = 150
 STALLED = 6
 """Steps without a smaller gap, after which it gets no smaller."""
 SMALL = 1e-5
 """Gap from which points are kept, as later ones may be worse."""
 FIRST = 0.2
-"""What all products are at first, in units of what the levels of a unit of weight are worth."""
+"""Size of all products at first, relative to the worth of the levels of a unit of weight."""
 NEAR = 3.0
-"""Distance of a slope from that of the utility, in logarithms,
-within which Newton's method finds to it.
-"""
+"""Distance of a slope from that of the utility, in logarithms, within which Newton's method converges."""
 WIDE = 24
 """Places up to which the sweeps sum up the systems in the prices;
 beyond, products of matrices are faster.
@@ -139,7 +136,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Balance:
-    """Where a search has come to.
+    """The state of a search.
 
     Attributes
     ----------
@@ -177,8 +174,7 @@ def balance_of(
     slope: FloatArray,
     rent: FloatArray,
 ) -> Balance:
-    """What an allocation is worth within time and capacity,
-    and the bound of prices, slopes and rents.
+    """The value of an allocation scaled into time and capacity, and the bound of prices, slopes and rents.
 
     Parameters
     ----------
@@ -193,7 +189,7 @@ def balance_of(
     reached = np.einsum("kj,kj->k", level, time)
     value = float(goods.weight @ curve.value(reached))
     k, floor = curve.floored
-    # What a floor lacks costs what its level is worth.
+    # A shortfall from a floor is charged at the slope of the level.
     value -= float((goods.weight[k] * slope[k]) @ np.maximum(floor - reached[k], 0.0))
     bound = float(prices @ goods.market.capacity)
     bound += float(goods.weight @ (rent + curve.surplus(slope)))
@@ -276,7 +272,7 @@ class Interior(InteriorSearch):
 
     def run(self) -> Balance:
         """Step until the gap is closed, or gets no smaller."""
-        # Where nothing is scarce prices are 0, which an interior method only comes near.
+        # If nothing is scarce, prices are 0, which an interior-point method only approaches.
         if (free := self._without_prices()) is not None:
             return free
         self._starting_point()
@@ -320,7 +316,7 @@ class Interior(InteriorSearch):
         return float((products / (self.y * self.tau) + np.abs(self.off)).max())
 
     def _without_prices(self) -> Balance | None:
-        """Everybody in the best place all the time, at no prices, where there is room for that."""
+        """Every class in its best place all the time, at prices of 0; None if capacities do not suffice."""
         classes = self.a.shape[1]
         time = np.zeros((classes, len(self.a)))
         time[np.arange(classes), self.a.argmax(axis=0)] = 1.0
@@ -353,9 +349,7 @@ class Interior(InteriorSearch):
         self._log_slope = np.log(self.y / self.curve.size)
 
     def _evaluate(self, length: float) -> None:
-        """Take so much of the step of x and z, and see what the point is worth,
-        scaled into time and capacity.
-        """
+        """Take this part of the step of x and z, and compute value and bound of the scaled point."""
         goods, curve, e = self.goods, self.curve, self.curve.exponent
         self._q = goods.costs_by_place(self.p)
         rent = np.empty_like(self.y)
@@ -477,7 +471,7 @@ class Interior(InteriorSearch):
             du,
             *to_fill,
         )
-        # Not all of the way to the boundary, where products are 0 and no step leads away.
+        # Stop before the boundary, where products are 0 and no step leads away.
         room = floors.complete(self._rise[k], dy[k], aim * self.unit)
         length = min(1.0, 0.99 * min(forth, back, self._room(dc, dp), room))
         length = self._on_curve(dy, length)
@@ -532,7 +526,7 @@ class Interior(InteriorSearch):
         return lambda held, more: solve(held + more - unheld)
 
     def _on_curve(self, dy: FloatArray, length: float) -> float:
-        """So much of a step that slopes come nearer to those of the utility, or stay near."""
+        """The part of a step after which slopes are nearer to those of the utility, or stay near."""
         before = float(np.abs(self.off).max())
         while length > 1e-10:
             self._log_slope = np.log((self.y + length * dy) / self.curve.size)

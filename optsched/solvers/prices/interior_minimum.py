@@ -1,4 +1,4 @@
-"""The interior way to the smallest level: for many goods, whose prices cutting planes find slowly.
+"""An interior-point method for the smallest level, for many goods, where cutting planes converge slowly.
 
 With the notation of `optsched.solvers.prices.interior`, and the slack v_k of each level, the optimum
 of max t is where
@@ -41,7 +41,7 @@ REACH, MOST = 0.9, 0.99
 
 @dataclass(frozen=True)
 class MinimumBalance:
-    """Where a search has come to.
+    """The state of a search.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class InteriorMinimum(InteriorSearch):
         self._spread, self._tilt, self._taken, self._aimed = np.empty((4, *self.a.shape))
 
     def _evaluate(self, length: float) -> None:
-        """Take so much of the step of x and z, and see what the point is worth."""
+        """Take this part of the step of x and z, and compute value and bound of the point."""
         goods, weight = self.goods, self.weight
         self._q = goods.costs_by_place(self.p)
         rent = np.empty_like(self.y)

@@ -1,5 +1,4 @@
-"""Totals of levels, the linear case:
-at given prices every class takes the place that is worth most beyond its price.
+"""Linear totals of levels: at given prices every class takes the place of the largest net worth.
 
 With g_kj the worth of a unit of a member's time in place j, the bound of any prices p >= 0 is
 
@@ -102,7 +101,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class ChoosingResponse(Response):
-    """A response, with where all classes are: at ties another search may choose otherwise.
+    """A response with the choices of all classes: with ties another search may choose otherwise.
 
     Attributes
     ----------
@@ -115,7 +114,7 @@ class ChoosingResponse(Response):
 
 @dataclass(frozen=True)
 class SearchPoint:
-    """Where the search has come to: all classes as they choose, but for some that are in several places."""
+    """A point of the search: all classes as they choose, except some that are in several places."""
 
     choice: Choice
     free: IntArray
@@ -227,7 +226,7 @@ class LinearTotalSearch(CuttingPlanes):
         return True
 
     def demand_at(self, prices: FloatArray) -> FloatArray:
-        """What all hold who choose at prices, shape (R,)."""
+        """Demand of all classes at prices, shape (R,)."""
         self.ask(prices)
         return self.master.proposals[-1].demand
 
@@ -253,13 +252,13 @@ class LinearTotalSearch(CuttingPlanes):
         return self.ask(prices)
 
     def ask(self, prices: FloatArray) -> bool:
-        """Let all choose at these prices, and propose that; whether the bound is lower."""
+        """Compute and propose the choices at these prices; returns whether the bound is lower."""
         q = self.goods.costs(prices).T
         classes = len(self.worth)
         best, second = np.zeros(classes), np.full(classes, -np.inf)
         place = np.full(classes, -1, np.int64)
         for j, worth in enumerate(self._by_place):
-            # What is worth nothing is no choice beside idleness.
+            # A place of no worth is no better than idleness.
             gain = np.where(worth > 0, worth - q[j], -np.inf)
             better = gain > best
             second = np.where(better, best, np.maximum(second, gain))
@@ -283,7 +282,7 @@ class LinearTotalSearch(CuttingPlanes):
         return True
 
     def _keep_floors(self, floors: FloorChoice, prices: FloatArray) -> None:
-        """Whose choice is below its floor takes the mixture that is at it."""
+        """A class whose choice is below its floor takes the mixture that is exactly at it."""
         floors.ask(prices)
         chosen = self.now.upper[floors.k]
         reached = np.where(chosen >= 0, floors.asks[np.arange(len(chosen)), chosen], 0.0)
@@ -332,7 +331,7 @@ class LinearTotalSearch(CuttingPlanes):
         return self.master.duals
 
     def _assignment(self, choice: Choice, demand: FloatArray, value: float) -> SearchPoint:
-        """Every class as it chooses, none otherwise."""
+        """The point in which every class has its choice."""
         nobody = np.zeros(0, np.int64)
         return SearchPoint(choice, nobody, np.zeros((0, self.worth.shape[1])), demand, value)
 

@@ -1,9 +1,8 @@
-"""`Market`: an allocation program as goods with prices and buyers of a level,
-the form in which prices solve it.
+"""`Market`: an allocation program as goods with prices and classes that buy levels.
 
-A member of class k that reaches the level t alone on column c all the time pays the prices of what
-the column holds. Columns of a class are the places 0 ... w - 1 of its row; places without a column
-have the level 0 at no price: the job is idle, which every job may be.
+A member of class k that runs on column c all the time pays the prices of the resources of the column. The
+columns of a class are the places 0 ... w - 1 of its row. Places without a column have the level 0 at no
+price, like idleness.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ from optsched.solvers.prices.kernels import sweeps_for
 Places = NDArray[np.signedinteger[Any]]
 """Places of classes, in as few bytes as they need."""
 WIDEST = 64
-"""Columns of a class, beyond which a row for each class wastes too much."""
+"""Most columns of a class; beyond it a table of rows would waste too much memory."""
 
 
 @dataclass(frozen=True)
 class PinnedDemand:
-    """What classes that are not in a market hold, and spend, at a level:
-    those that are pinned to a segment.
+    """Demand of classes outside of the market, which are pinned to a segment, as a function of the level.
 
     Attributes
     ----------
@@ -45,7 +43,7 @@ class PinnedDemand:
 
 @dataclass(frozen=True)
 class Market:
-    """What prices decide on: K classes, w places each, R resources that can run out.
+    """K classes with w places each, and R resources that can run out.
 
     Attributes
     ----------
@@ -70,9 +68,9 @@ class Market:
     unit : float
         Levels of the program are ``unit`` times these.
     highest : float
-        What the class that is worst off could have if it were alone.
+        The least of the levels that each class could have alone.
     pinned_demand : PinnedDemand, optional
-        What others hold of the capacity.
+        Demand of other classes.
     """
 
     level: FloatArray
@@ -126,7 +124,7 @@ class Market:
         """The market of some of the classes, of these capacities, of which others hold some."""
         place, count, held_by = self.place[classes], self.columns, self.held_by
         if self.good is None:
-            # Costs are made for every column, so those of other classes go.
+            # Costs are computed for every column, so columns of other classes are removed.
             columns = self.columns_of(classes)
             number = np.full(self.columns + 1, -1, np.int32)
             number[columns] = np.arange(len(columns))
@@ -242,7 +240,7 @@ class PinnedPoint:
         spent[rows, self.upper] = self.share
         some = np.flatnonzero(self.lower >= 0)
         spent[some, self.lower[some]] += 1.0 - self.share[some]
-        # Free classes are in no two places: what was written for them goes.
+        # Free classes are in no two places: their entries are replaced.
         spent[self.free] = self.time
         return spent
 
@@ -252,7 +250,7 @@ class PinnedPoint:
         weight[self.free] = 0.0
         x = np.empty(market.columns + 1)
         if sweeps is not None:
-            # Not `np.zeros`: pages that the kernel hands out as zeros, of 4 kB each, take longer.
+            # Faster than `np.zeros`, whose pages of 4 kB the kernel clears one by one.
             x.fill(0.0)
             sweeps.spread(
                 market.place, self.lower, self.upper, self.share, weight, market.amount, x
@@ -363,7 +361,7 @@ def _by_good(
         (amount[C.class_a[part]] == held[by_way.way[part]]).all() for part in blocks(C.columns)
     )
     one_good = bool((good >= 0).all() and (held > 0).all())
-    # Of two columns in one place the second has taken it from the first.
+    # If two columns have one place, the second has overwritten the first.
     no_two = int((place >= 0).sum()) == C.columns
     return table, place, amount if one_good and no_two and alike else None
 

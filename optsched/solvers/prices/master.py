@@ -1,5 +1,4 @@
-"""The master program: which mixture of responses is worth most within the capacities, and at which
-prices.
+"""The master program: the best mixture of responses within the capacities, and its prices.
 
 A response (demand r, level t) is a proposal. Mixtures of proposals are allocations of the mixed
 level, so
@@ -24,14 +23,10 @@ from optsched.solvers.prices.oracle import Response
 from optsched.solvers.prices.programs import maximum
 
 KEPT = 8
-"""Proposals that are kept for each resource, and `SPARE` more;
-of others those that are in no mixture go.
-"""
+"""Proposals that are kept per resource, plus `SPARE`; beyond it, those outside of the mixture are removed."""
 SPARE = 40
 SHARP = 1e4
-"""The highest level of a proposal as the master program has it:
-its tolerance is that much finer.
-"""
+"""Levels are scaled to this maximum in the master program, which makes its tolerance relatively finer."""
 LIMITS = Limits(tolerance=1e-10)
 
 
@@ -52,7 +47,7 @@ class MasterProgram:
     duals : FloatArray, shape (R,)
         What one more of each resource adds to the value.
     whole : bool
-        Whether the parts are 1 in all, as nobody may be idle.
+        Whether the parts must add up to 1, as idleness would violate floors.
     """
 
     capacity: FloatArray
@@ -90,11 +85,11 @@ class MasterProgram:
         assert self._session is not None
         values = self._run()
         if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
-            # Loaded anew, HiGHS starts from no basis, and levels are scaled by the highest of now.
+            # Loaded again, HiGHS starts without a basis, and levels are scaled by their new maximum.
             self._forget()
             values = self._run()
         if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
-            # The mixture before stays: one that is off by a little is no allocation.
+            # The last mixture stays: an imprecise mixture is no allocation.
             if not len(self.duals):
                 self.duals = even
             worth = float(self.duals @ self.capacity)
@@ -116,7 +111,7 @@ class MasterProgram:
         return np.append(response.demand / self.capacity, 1.0)
 
     def _forget(self) -> None:
-        """Load anew what is in the mixture, and the latest."""
+        """Load the program again, with the proposals of the mixture and the latest ones only."""
         if len(self.proposals) > KEPT * len(self.capacity) + SPARE:
             latest = len(self.proposals) - 4 * len(self.capacity)
             part = np.append(self.part, np.zeros(len(self.proposals) - len(self.part)))

@@ -69,7 +69,7 @@ less than the gap of an answer, or the last of the gap stays.
 
 @dataclass(frozen=True)
 class Equilibrium:
-    """Prices and an allocation that prove each other.
+    """An allocation, and prices that prove its bound.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ class MaxMinSearch(CuttingPlanes):
             self.exact(AT_ONCE)
 
     def _interior(self) -> None:
-        """Take the prices and the point of an interior method."""
+        """Run an interior-point method, and take its prices and point."""
         market = self.market
         everybody = np.arange(len(market))
         goods = Goods.of(market, everybody)
@@ -198,9 +198,7 @@ class MaxMinSearch(CuttingPlanes):
         return self.ask(prices, self.bound)
 
     def ask(self, prices: FloatArray, level: float, whole: bool = False) -> bool:
-        """Ask the oracle, take the answer as a proposal;
-        whether these prices are the best so far.
-        """
+        """Ask the oracle and propose its response; returns whether the bound is the best so far."""
         prices = np.where(prices * self.market.capacity < NOTHING, 0.0, prices)
         response = self.oracle.ask(prices, level, whole)
         self.master.add(response)
@@ -211,9 +209,7 @@ class MaxMinSearch(CuttingPlanes):
         return True
 
     def exact(self, rounds: int) -> None:
-        """Pin the classes whose responses are known,
-        and let a linear program decide about the others.
-        """
+        """Pin the classes whose responses are known, and solve a linear program for the others."""
         market = self.market
         grown = 1
         self.oracle.ask(self.prices, self.bound, whole=True)
@@ -224,12 +220,12 @@ class MaxMinSearch(CuttingPlanes):
             gap = self.gap if self.value > 0 else self._guess
             wanted = max(150, int(40 * gap * len(market)) + 30 * market.width)
             few = sample_size(market) if self.large else min(FREE, wanted)
-            # A search among more of them is as good as this one.
+            # A search among more of them would be no smaller than this one.
             most = max(MANY, len(market) // 2)
             found = self._decide(undecided(self.oracle, min(grown * few, most)), grown * NEAR)
             if found is not None and self._follow(found):
                 continue
-            # Of what is left, rounding decides: more free classes take time and change nothing.
+            # The rest of the gap is rounding: more free classes would take time and change nothing.
             if self.gap <= EXACT:
                 return
             # Prices from before were not near enough: cuts come first.
@@ -242,7 +238,7 @@ class MaxMinSearch(CuttingPlanes):
                 self.oracle.ask(self.prices, self.bound, whole=True)
 
     def _follow(self, found: Polished) -> bool:
-        """Take what the small program says; whether that lowers the bound."""
+        """Take the point and prices of the small program; returns whether the bound falls."""
         self._take(found.point)
         improved = self._towards(found.prices, found.level)
         log.debug(
@@ -251,8 +247,8 @@ class MaxMinSearch(CuttingPlanes):
         return improved
 
     def _decide(self, free: IntArray, near: int) -> Polished | None:
-        """Where free classes go beside the others:
-        a small program says it, or prices again where they are many.
+        """Decide about the free classes beside the pinned ones: by a small program, or by prices if they
+        are many.
         """
         if len(free) <= MANY or 2 * len(free) > len(self.market):
             return polish(self.oracle, free, self.prices, self.bound, near, self.seconds_left)
@@ -276,8 +272,8 @@ class MaxMinSearch(CuttingPlanes):
         return search
 
     def _take(self, point: PinnedPoint) -> None:
-        """A point is a proposal; scaled into the capacities it is worth something by itself."""
-        # No prices belong to it: it may be mixed with others, and is no cut.
+        """Propose a point; scaled into the capacities it may also be the best allocation."""
+        # It has no prices: it may be part of a mixture, but is no cut.
         idle = np.zeros(len(self.market.capacity))
         self.master.add(Response(idle, point.level, point.demand, 0.0, np.inf, point))
         self.master.solve()
@@ -304,7 +300,7 @@ class MaxMinSearch(CuttingPlanes):
         return False
 
     def equilibrium(self) -> Equilibrium:
-        """What the search has come to: the best allocation, and the prices that prove it."""
+        """The result so far: the best allocation, and the prices of its bound."""
         market, point = self.market, self.point
         worth = 0.0 if point is None else point.level * self._fit(point.demand)
         x = np.zeros(market.columns + 1) if point is None else point.totals(market)

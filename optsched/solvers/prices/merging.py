@@ -1,9 +1,9 @@
-"""Classes with equal rows are one: at any prices they do the same, whatever they are otherwise.
+"""Merging of classes with equal rows: at any prices they respond in the same way.
 
 A class is its row, what its columns hold, and its weight, what a unit of its members' time counts.
-So rows that are equal, to the last bit, become one class of the summed weight, and what that does
-is shared out by weight: nothing is lost, and a search for ten thousand jobs of a hundred sorts is
-one for a hundred classes.
+So rows that are equal, to the last bit, become one class of the summed weight, and its response is split
+by weight. Nothing is lost, and a search for ten thousand jobs of a hundred sorts becomes one for a
+hundred classes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from optsched.arrays import FloatArray, Groups, IntArray, group_rows, hash_lists
 from optsched.solvers.prices.market import Market, Places
 
 SAMPLE = 2048
-"""Rows that are looked at first: where all of these differ, merging would not leave much fewer."""
+"""Size of the sample of rows: if all of these differ, merging would not help."""
 WORTH = 0.7
-"""Part of the classes that may be left, beyond which merging is not worth it."""
+"""Fraction of the classes that may remain at most for merging to be used."""
 
 
 @dataclass(frozen=True)

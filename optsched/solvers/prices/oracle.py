@@ -1,5 +1,4 @@
-"""The cheapest way of every class to a level at given prices,
-and what follows from all of them together.
+"""The oracle: the cheapest response of every class that reaches a level at given prices, and the bound.
 
 For prices p and a level t a member of class k buys the level at the cost c_k(t; p), where c_k is
 the lower convex hull of the origin (idle) and the points (a_kj, q_kj), level and cost of place j.
@@ -25,34 +24,34 @@ from optsched.solvers.prices.kernels import sweeps_for
 from optsched.solvers.prices.market import Market, PinnedPoint, Places
 
 SLACK = 1e-13
-"""Relative distance below a segment at which a point counts as on it:
-without it rounding makes the search cycle.
+"""A point this far below a segment, relatively, counts as on it: without this, rounding makes the search
+cycle.
 """
 CHUNK = 32768
-"""Classes that are walked through together by numpy: their rows stay in the cache."""
+"""Classes that numpy handles at a time: their rows stay in the cache."""
 REMEMBERED = 250_000
 """Classes up to which responses remember their segments."""
 
 
 @dataclass(frozen=True)
 class Response:
-    """What all classes do at prices and a level.
+    """The response of all classes to prices and a level.
 
     Attributes
     ----------
     prices : FloatArray, shape (R,)
     level : float
     demand : FloatArray, shape (R,)
-        What they hold in total.
+        Of all classes together.
     slope : float
         sum_k n_k y_k.
     bound : float
         No smallest level is higher.
     point : PinnedPoint, optional
-        The allocation, where it is not the oracle's answer to the prices.
+        The allocation, if it is not the response to the prices.
     ends : pair of arrays of int, shape (K,) each, optional
-        Lower and upper places, where there are not too many classes to remember them: at ties
-        another search may end in others.
+        Lower and upper places, if there are few enough classes to store them: with ties another search
+        may end in other places.
     """
 
     prices: FloatArray
@@ -65,15 +64,14 @@ class Response:
 
 
 class Oracle:
-    """Asks a market for its responses;
-    the segments of the last one are where the next search begins.
+    """Computes the responses of a market; each search begins at the segments of the last one.
 
     Parameters
     ----------
     market : Market
     worth : FloatArray, shape (K, w), optional
-        What a unit of a member's time in each place is worth beside the level: it costs so much less.
-        Slopes where less than the level is best are 0 then, and mean nothing.
+        Gain of a unit of a member's time in each place, in addition to the level; it reduces the cost.
+        A class that would choose less than the level has the slope 0, which has no meaning then.
 
     Attributes
     ----------
@@ -104,10 +102,10 @@ class Oracle:
         """The last response, if it was a whole one."""
 
     def ask(self, prices: FloatArray, level: float, whole: bool = False) -> Response:
-        """The response to prices and a level of at most ``market.highest``; whole:
-        with what each class does.
+        """The response to prices and a level of at most ``market.highest``.
 
-        Who asks again after a whole response gets the same.
+        With ``whole`` the attributes hold the response of each class. If the same is asked again after
+        a whole response, that response is returned.
         """
         last = self._last
         if last is not None and level == last.level and np.array_equal(prices, last.prices):
@@ -148,7 +146,7 @@ class Oracle:
         else:
             demand = market.held(time)
         if market.pinned_demand is not None:
-            # Pinned classes count as one class more, whose cost is linear in the level.
+            # Pinned classes count as one more class, whose cost is linear in the level.
             held, more = market.pinned_demand.alpha, market.pinned_demand.beta
             demand = demand + held + level * more
             slope += float(prices @ more)
@@ -165,8 +163,8 @@ class Oracle:
         return np.where(self.lower >= 0, 1.0 - self.share, 0.0)
 
     def recall(self, response: Response) -> FloatArray:
-        """The allocation of a response, as totals of the program's columns;
-        asked again where it is not remembered.
+        """The allocation of a response, as totals of the program's columns; computed again if the response
+        does not store its places.
         """
         market = self.market
         if response.ends is None:
@@ -180,8 +178,8 @@ class Oracle:
         return market.spread(lower, upper, market.weight * rest, market.weight * share)
 
     def _search(self, part: slice, cost: FloatArray, level: float, warm: bool, whole: bool) -> None:
-        """Walk down to the hull for some classes at once:
-        the point most below a segment becomes an end of it.
+        """Move the segments of some classes down to the hull: the point farthest below a segment becomes
+        an end of it.
         """
         a = self.market.by_place[:, part]
         q = cost.T if len(cost) == 1 else cost[part].T
@@ -189,7 +187,7 @@ class Oracle:
         lower, upper = self.lower[part].astype(np.int64), self.upper[part].astype(np.int64)
         fresh = rows
         if warm:
-            # Only where the last segment does not reach around the level any more.
+            # Only classes whose last segment does not contain the level any more.
             too_low = a[upper, rows] < level
             too_high = (lower >= 0) & (a[lower, rows] >= level)
             fresh = np.flatnonzero(too_low | too_high)
@@ -200,7 +198,7 @@ class Oracle:
         placed = lower >= 0
         high, paid = a[upper, rows], q[upper, at]
         low, saved = np.where(placed, a[lower, rows], 0.0), np.where(placed, q[lower, at], 0.0)
-        # Whose lower end costs more than the upper one starts from the origin again.
+        # If the lower end costs more than the upper one, the segment starts from the origin again.
         dearer = saved > paid
         if dearer.any():
             lower[dearer], low[dearer], saved[dearer] = -1, 0.0, 0.0
@@ -212,7 +210,7 @@ class Oracle:
             line = y * high[active] - paid[active]
             rent[active] = np.maximum(np.maximum(line, gain), 0.0)
             least = line + SLACK * (np.abs(line) + np.abs(paid[active]))
-            # The origin is below the segment where that does not pay even for the upper place.
+            # The origin is below the segment if even the upper place has a negative value there.
             to_origin = (least < 0.0) & (gain <= 0.0)
             better = np.flatnonzero((gain > np.maximum(least, 0.0)) | to_origin)
             if not len(better):
@@ -236,7 +234,7 @@ class Oracle:
             self.edge[part] = np.minimum(share, 1.0 - share) * (high - low)
             nearest = np.where(lower >= 0, rent, np.inf)
             for j in range(len(a)):
-                # Who gets nothing in a place, and pays for it, may as well be idle.
+                # A place without level that costs something is no better than idleness.
                 no_other = (upper == j) | (lower == j) | ((a[j] == 0.0) & (q[j] >= 0.0))
                 reduced = q[j] - slope * a[j] + rent
                 nearest = np.minimum(nearest, np.where(no_other, np.inf, reduced))

@@ -1,5 +1,4 @@
-"""Sums of concave utilities of very many classes:
-most of them are pinned to what they choose at prices nearly right.
+"""Sums of concave utilities of very many classes: most classes are pinned to their best response.
 
 At prices p a class maximises phi f(tau) - q . x on its own. It is then in one place alone, some of
 its time (idle the rest of it) or all of it, or in two places; and it stays with that sort of choice
@@ -13,13 +12,13 @@ are in doubt. Of the others,
   worth (sum N_k c_k)^(1-e) X^e / e.
 
 This leaves the same problem with few classes, which `optsched.solvers.prices.interior` solves. All
-classes choose at the prices that come out: if the pinned ones choose the same again, this is an
-optimum, and its bound,
+classes then choose at its prices: if the pinned ones choose the same again, this is an optimum, and its
+bound,
 
     p . W + sum_k N_k (u_k + max_v (phi_k f(v) - y_k v)),
 
-proves it. Otherwise these prices are better known, and it begins anew; or, where too many change
-their minds, as many that differ by a factor alone do, the search ends without an answer.
+proves it. Otherwise the search is repeated with these better prices. If too many classes change their
+choice, as happens if many differ by a factor only, it ends without an answer.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ MOST = 0.4
 FEW = 300
 """Classes that are free at least."""
 CHANGED = 8
-"""Free classes for each pinned one that changed its mind."""
+"""Free classes for each pinned one that changed its choice."""
 ROUNDS = 5
 CLOSED = 1e-9
 """Gap at which the search ends, relative to what all levels together are worth at their slopes."""
@@ -86,7 +85,7 @@ class PinnedTotal:
 
     def run(self, prices: FloatArray | None = None) -> Balance | None:
         """The optimum, or None where it is not found; ``prices`` are near the right ones."""
-        # A similar program before saves the sample.
+        # Prices of a similar program replace the sample.
         if prices is not None and (found := self._from(prices, KNOWN)) is not None:
             return found
         if self.over():
@@ -117,7 +116,7 @@ class PinnedTotal:
         return None
 
     def _sampled(self) -> FloatArray:
-        """Prices of every so-manieth class alone, in its part of the capacities."""
+        """Prices of a sample of the classes, with its part of the capacities."""
         classes = len(self.level)
         size = min(max(SMALLEST, classes // SAMPLE), LARGEST, classes)
         rows = np.arange(size) * classes // size
@@ -131,10 +130,10 @@ class PinnedTotal:
         self, level: FloatArray, weight: FloatArray, capacity: FloatArray, curve: Curve
     ) -> Balance:
         market = replace(self.goods.market, capacity=capacity)
-        # Its own classes and columns, which nobody asks for: each place is one good.
+        # Classes and columns are not needed, because each place is one good.
         classes, place = np.zeros(len(level), np.int64), np.zeros(level.shape, np.int64)
         goods = Goods(market, classes, weight, place)
-        # Compiled where the whole is large: the process has loaded the compiled sweeps then.
+        # Compiled if the whole is large: compiled sweeps are loaded in this process anyway.
         fast = self.level.size >= compiling.COMPILED
         search = Interior(goods, level, curve, lambda *_: self.over(), fast=fast)
         found = search.run()
@@ -159,7 +158,7 @@ class PinnedTotal:
         shared = np.flatnonzero(pinned & ~choices.all_time)
         capacity = self.goods.market.capacity
         left = capacity - np.bincount(choices.place[constant], weight[constant], width)
-        # The pinned ones alone fill a good: the prices are not near enough.
+        # The pinned classes alone use up a good: the prices are not near enough.
         if not (left > 1e-9 * capacity).all():
             return None
         place = choices.place[shared]

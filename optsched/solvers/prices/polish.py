@@ -1,8 +1,8 @@
-"""The exact end: classes that have found their segment are pinned to it,
-a small program decides about the others.
+"""The last phase of max-min: most classes are pinned to their segment, and a small linear program decides
+about the others.
 
 A pinned class spends its time on the two ends of its segment, in parts that are linear in the level
-t. All of them together are R numbers: what they hold is alpha + beta t.
+t. So the demand of all pinned classes is alpha + beta t, with R numbers each.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MANY = 30_000
 
 @dataclass(frozen=True)
 class Polished:
-    """What the small program says: its point, its level, and its prices (not normalised)."""
+    """The result of the small program: its point, its level, and its prices (not normalised)."""
 
     point: PinnedPoint
     level: float
@@ -178,7 +178,7 @@ def polish(
     level = min(float(x[-1]) * about, market.highest)
     spent = np.zeros((len(free), market.width))
     spent[rows, places] = np.maximum(x[:-1], 0.0) * part
-    # Tolerances leave some with a little more than all their time.
+    # By tolerances some classes have slightly more than all their time.
     spent /= np.maximum(1.0, spent.sum(axis=1))[:, np.newaxis]
     of_goods = slice(2 * len(free), None)
     return Polished(
@@ -251,7 +251,7 @@ def _program(
     matrix is written column by column: level, time, demand; t comes last.
     """
     count, goods, columns = len(free), len(market.capacity), len(rows)
-    # Written entry by entry, which is quicker than putting matrices together.
+    # Written entry by entry, which is faster than to join sparse matrices.
     held = market.rows_of(free[rows], places)
     length = np.diff(held.indptr)
     indptr = np.concatenate([[0], np.cumsum(length + 2), [0]])

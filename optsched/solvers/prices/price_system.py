@@ -1,4 +1,4 @@
-"""The small system in the prices that a step of an interior method comes down to."""
+"""The small linear system in the prices to which a step of an interior-point method reduces."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 
 SHIFTS = (1e-14, 1e-12, 1e-10)
-"""What is added to the diagonal of a system, relative to it:
-the least with which it can be solved.
-"""
+"""Relative shifts of the diagonal, of which the least is used with which the system can be solved."""
 
 
 def price_system(

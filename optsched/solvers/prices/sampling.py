@@ -1,10 +1,10 @@
 """Prices to start from where classes are many: those of a sample that represents all of them.
 
-Every 1/f-th class is taken f times over. At the prices of that small market the whole one is asked
-once; what it holds beyond the sample, as a function of the level, goes into the sample as taken, so
-that the sample only has to say how demand CHANGES with the prices (a control variate). Two such
-corrections leave errors of about a thousandth of those of the plain sample, in the place of the
-many passes over all classes that find the way from prices which know nothing.
+One class in f is drawn and counts f times. The demand of the whole market is computed once at the prices
+of the sample. The difference to the demand of the sample, as a function of the level, is then added to
+the sample as pinned demand, so that the sample only models how demand CHANGES with the prices (a
+control variate). Two such corrections reduce the error of the plain sample by a factor of about 1000,
+and replace many passes over all classes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from optsched.solvers.prices.polish import PinnedClasses
 
 CORRECTIONS = 2
 LARGE = 200_000
-"""Entries of the level table from which a sample is worth its while."""
+"""Entries of the level table from which a sample saves time."""
 PART = 64
 """Classes for each one in the sample, at most."""
 LEAST = 1500
@@ -48,11 +48,11 @@ def sample_of(market: Market) -> tuple[IntArray, Market]:
     """One class of every few beside each other, that count for all: which, and their market."""
     every = _every(market)
     begin = np.arange(0, len(market) - every + 1, every)
-    # At random within each stretch: rows may be periodic.
+    # Drawn at random within each stretch, because rows may be periodic.
     drawn = np.random.default_rng(0).integers(0, every, len(begin))
     chosen = begin + drawn
     some = market.part(chosen, market.capacity)
-    factor = market.weight.sum() / (some.weight.sum() or 1.0)  # jobs may need nothing
+    factor = market.weight.sum() / (some.weight.sum() or 1.0)  # the weight is 0 if jobs need no GPU
     return chosen, replace(some, weight=some.weight * factor)
 
 

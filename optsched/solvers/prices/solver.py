@@ -53,7 +53,7 @@ class PriceMethod(Solver):
         return version("optsched")
 
     def open(self, program: LinearArrays) -> Session:
-        """Refused: rows and columns do not say who buys what."""
+        """Refused: rows and columns do not show the classes."""
         raise SolverUnavailable(
             "solver prices takes no programs of rows and columns: choose auto, highs or clarabel"
         )

@@ -78,7 +78,7 @@ class TargetDuals:
 
 @dataclass(frozen=True)
 class TargetAnswer:
-    """What a search has come to.
+    """The result of a search.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What ends a search before its time: the clock, the work allowed, the user."""
+"""Stop rules of searches: the clock, the work limit, the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from optsched.solvers.base import PROGRESS_EVERY, Limits, Progress
 
 
 class StopRule(Protocol):
-    """What may end a search before its gap is closed."""
+    """A rule that may end a search before its gap is closed."""
 
     @property
     def left(self) -> float | None: ...
@@ -22,9 +22,7 @@ class StopRule(Protocol):
 
 @dataclass(frozen=True)
 class InnerWatch:
-    """The watch of a search within another one:
-    value and bound reported are those of the outer one.
-    """
+    """The stop rule of a search within another one: it reports value and bound of the outer search."""
 
     watch: StopRule
     value: float
@@ -40,8 +38,7 @@ class InnerWatch:
 
 @dataclass
 class Watch:
-    """Called between passes with value and bound;
-    says whether the search ends, and reports progress.
+    """A stop rule that is called between passes with value and bound, and reports progress.
 
     Parameters
     ----------
@@ -74,7 +71,7 @@ class Watch:
         return over
 
     def report(self, value: float, bound: float) -> None:
-        """Write the log, and tell the progress from time to time."""
+        """Write the log, and report progress from time to time."""
         limits, now = self.limits, time.perf_counter()
         elapsed = now - self._began
         value, bound = value * self.unit + self.shift, bound * self.unit + self.shift
@@ -86,9 +83,9 @@ class Watch:
             limits.on_progress(Progress(elapsed, value, bound, f"pass {self.asked}"))
 
     def over(self) -> bool:
-        """The same between passes that have no value and bound to tell."""
+        """Whether the search is to end, between passes that have no value and bound."""
         limits, now = self.limits, time.perf_counter()
-        # Ctrl-C counts before the clock, and the clock before the work allowed.
+        # Ctrl-C comes before the clock, and the clock before the work limit.
         self.asked += 1
         if self.interrupted.is_set():
             self.reason = Termination.INTERRUPTED

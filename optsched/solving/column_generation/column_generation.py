@@ -1,4 +1,4 @@
-"""Column generation: programs with more columns than can be written down, of which few are used."""
+"""Column generation: programs with too many columns to be written down, of which few are used."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ log = logging.getLogger("optsched")
 
 @dataclass(frozen=True)
 class CheckedBuild:
-    """Builds programs over classes with more columns, and refuses those that cannot be priced."""
+    """Builds programs over classes with more columns, and refuses programs whose columns cannot be priced."""
 
     build: Build
 
     def __call__(self, classes: Classes) -> AllocationProgram | Plan:
-        # A constraint that has no rows over the first columns may have some over those made.
+        # A constraint without rows over the first columns may have rows over generated ones.
         made = self.build(classes)
         if isinstance(made, AllocationProgram):
             refuse(made, gone=False, concave=True)
@@ -32,7 +32,7 @@ class CheckedBuild:
 
 
 def generate_columns(engine: Engine, program: AllocationProgram, build: Build) -> SolvedProgram:
-    """Solve the program of all columns that are on demand by making those that are worth it.
+    """Solve the program over all columns by generating those with a positive reduced cost.
 
     Where jobs can share GPUs these are pairs of jobs, and all configurations of jobs alone are
     columns; elsewhere they are configurations of jobs that have a choice of GPU counts.

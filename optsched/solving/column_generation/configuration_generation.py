@@ -1,21 +1,20 @@
-r"""Column generation of configurations:
-elastic jobs, with the few GPU counts that are worth a column.
+r"""Column generation of configurations: elastic jobs with the few GPU counts that an optimum uses.
 
 A job that may run on 1 to 64 GPUs of three pools has 192 configurations, of which an optimum uses
 one or two. So the program starts with a few of each pool
-(`optsched.candidates.configuration_table`) and is solved as any program is, by prices where many
+(`optsched.candidates.configuration_table`) and is solved like any program, by prices if many
 jobs differ. Its duals (u of time, p of capacity, y of levels) price all configurations
-(`configuration_pricing`). Those that are worth most become columns, until none is worth it: of a
-linear total the best one of each class; else the two between which the class has its level at the
-lowest cost, at the same p (`segments`).
+(`configuration_pricing`). Configurations with positive reduced cost are added until there are none: for
+a linear total the best one of each class; else the two that give the class its level at the lowest
+cost, at the same p (`segments`).
 
-At any duals, let v_k be the most that a configuration of class k is worth. Then u_k + v_k and p, y
+At any duals, let v_k be the largest reduced cost of a configuration of class k. Then u_k + v_k and p, y
 are a feasible point of the dual of the WHOLE program:
 
     optimum <= bound of (u, p, y) for the columns there are + n . v
 
-This costs one pass of pricing and trusts no solver. The utility may be a minimum or a total, also
-of concave functions: the dual of its levels does not see which columns there are.
+This takes one pass of pricing and does not depend on the solver. The utility may be a minimum or a
+total, also of concave functions: the dual of its levels does not depend on the columns.
 
 References
 ----------
@@ -64,25 +63,21 @@ class Restricted:
     order: IntArray
 
     def totals(self, x: FloatArray) -> FloatArray:
-        """Totals of the columns as they were given, of totals of the program's."""
+        """Totals in the order in which the columns were given, from the order of the program."""
         given = np.empty(len(x))
         given[self.order] = x
         return given
 
 
 def restricted(pricing: ConfigurationPricing, chosen: Chosen) -> Restricted:
-    """The program with columns for these configurations;
-    levels are throughputs times numbers of the classes.
-    """
+    """The program with columns for these configurations; levels are scaled throughputs."""
     classes, order = with_configurations(pricing, chosen)
     levels = scaled_rows(classes.throughput, pricing.scale)
     return Restricted(replace(pricing.program, classes=classes, levels=levels), order)
 
 
 def with_configurations(pricing: ConfigurationPricing, chosen: Chosen) -> tuple[Classes, IntArray]:
-    """The classes with columns for these configurations,
-    and which each of their columns is, as in `Restricted`.
-    """
+    """The classes with columns for these configurations, and the order of the columns (`Restricted`)."""
     C, table = pricing.classes, pricing.table
     cells, which = np.unique(chosen.cell, return_inverse=True)
     grown = C.candidates.with_configurations(cells)
@@ -121,11 +116,11 @@ def with_configurations(pricing: ConfigurationPricing, chosen: Chosen) -> tuple[
 log = logging.getLogger("optsched")
 
 CLOSED = 1e-9
-"""Relative gap at which no more columns are made."""
+"""Relative gap at which column generation ends."""
 PASSES = 50
-"""Programs that are solved at most."""
+"""Restricted programs that are solved at most."""
 NOTHING = 1e-3
-"""Part of what the gap may be that all columns together must be worth."""
+"""Fraction of the allowed gap that the new columns must add together."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +134,7 @@ class _Best:
 def generate_configurations(
     engine: Engine, program: AllocationProgram, build: Build
 ) -> SolvedProgram:
-    """Solve the program of all configurations of a table by making columns
-    of those that are worth it.
+    """Solve the program over all configurations of a table by column generation.
 
     Parameters
     ----------
@@ -173,7 +167,7 @@ def generate_configurations(
                 f"columns are priced by duals, which solver {engine.name} does not give: "
                 "choose another"
             )
-        # In the order in which columns were given, in which those made later come last.
+        # In the order in which columns were given: new columns come last.
         if last is None or outcome.value >= value:
             last, value, x = outcome, outcome.value, at.totals(outcome.x)
         duals = Duals.of(outcome.duals, program)
@@ -195,7 +189,7 @@ def generate_configurations(
         return SolvedProgram(program, pricing.bounded(outcome, program), columns_made=count)
     ended = outcome.values.termination
     if ended is Termination.OPTIMAL and best.bound - value > OPTIMALITY * abs(best.bound):
-        ended = Termination.IMPRECISE  # of what there is, but not of all
+        ended = Termination.IMPRECISE  # optimal over some of the columns only
     values = replace(last.values, x=x, termination=ended)
     return _certified(engine, pricing, build, made, values, best.duals, count)
 
@@ -208,18 +202,18 @@ def _worth_making(
     duals: Duals,
     made: Chosen,
 ) -> tuple[Chosen, _Best]:
-    """The configurations that are worth a column at the duals of a program's outcome,
-    and the lowest bound that these duals prove.
+    """The configurations of positive reduced cost at the duals of an outcome, and the bound that the
+    duals prove.
     """
     C, smallest, x = pricing.classes, program.utility.smallest_level, outcome.x
     assert x is not None and outcome.bound is not None
-    # Of all jobs together (n . least) this is NOTHING of the gap at which the search ends.
+    # Summed over all jobs (n . least) this is NOTHING of the gap at which the search ends.
     least = NOTHING * CLOSED * abs(outcome.bound) / (len(C) * C.count)
     most, found = engine.build(lambda: pricing.best(duals, least))
     best = _Best(outcome.bound + float(C.count @ most), replace(duals, time=duals.time + most))
     if not len(found) or not (smallest or program.conic):
         return found, best
-    # A minimum asks the same of all; a concave total what each class has now.
+    # A minimum needs the same level for all; a concave total the present level of each class.
     level = np.full(len(C), outcome.value) if smallest else program.level(x)
     raised, ends = engine.build(lambda: segments(pricing, program, x, level, duals, least))
     bound = float(raised.time @ C.count + raised.capacity @ C.capacity)
@@ -240,15 +234,14 @@ def _certified(
     duals: Duals,
     count: ColumnsMade,
 ) -> SolvedProgram:
-    """The outcome over the columns in use;
-    its bound is made anew of the duals by pricing all configurations again.
+    """The outcome over the columns in use; its bound is recomputed by pricing all configurations again.
 
-    The point of ``values`` are totals of the columns to start with and of as many of those made as
-    there were.
+    The point of ``values`` has totals of the first columns, then of the generated ones that existed
+    when it was found.
     """
     x, first = values.x, pricing.classes.columns
     assert x is not None
-    # The answer has the columns in use alone: all others are priced again for the bound.
+    # The answer has only the columns in use; all others are priced again for the bound.
     used = np.flatnonzero(x[first:] > 0)
     classes, order = engine.build(lambda: with_configurations(pricing, made.take(used)))
     program = build(classes)

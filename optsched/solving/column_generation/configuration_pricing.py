@@ -1,6 +1,4 @@
-"""Pricing of configurations:
-of all columns that could be made, which are worth most at the duals of a program.
-"""
+"""Pricing of configurations: the columns of largest reduced cost at the duals of a program."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ from optsched.solving.column_generation.pricing import ColumnPricing, Duals, lev
 
 @dataclass(frozen=True)
 class Chosen(Columns):
-    """Configurations of classes: cells of the table."""
+    """Chosen configurations: classes, and cells of the table."""
 
     klass: IntArray
     cell: IntArray
@@ -42,17 +40,17 @@ class Chosen(Columns):
         return cls(EMPTY, EMPTY)
 
     def keys(self, cells: int) -> IntArray:
-        """A number for each, of so many cells."""
+        """A unique number for each; ``cells`` is the number of cells."""
         return self.klass * cells + self.cell
 
     def but(self, others: Chosen, cells: int) -> Chosen:
-        """Those that are not among others, of so many cells."""
+        """Those that are not among others."""
         return self.take(np.flatnonzero(~np.isin(self.keys(cells), others.keys(cells))))
 
 
 @dataclass(frozen=True)
 class ConfigurationPricing(ColumnPricing):
-    """Prices every configuration of every class, without a column for it.
+    """Prices every configuration of every class without generating its column.
 
     A member of class k in a configuration c of the table, g_c GPUs of a pool, is worth, at duals
     (u, p, y),
@@ -92,7 +90,7 @@ class ConfigurationPricing(ColumnPricing):
 
     @cached_property
     def count(self) -> int:
-        """Columns that could be made beside those of the start."""
+        """Number of columns that could be generated."""
         left = np.bincount(self.table.kind, self.table.left, len(self.classes.candidates.kinds))
         return int(left[self.classes.kind].sum())
 
@@ -112,9 +110,7 @@ class ConfigurationPricing(ColumnPricing):
         return sp.csr_matrix(held.T)
 
     def possible(self, klass: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray) -> Chosen:
-        """Those of these configurations of classes
-        that can be made columns, each once and in order.
-        """
+        """The given configurations that can be generated, each once and in order."""
         table, kind = self.table, self.classes.kind[klass]
         curve = find_sorted(table.kind * STRIDE + table.pool, kind * STRIDE + pool)
         there = np.flatnonzero(curve >= 0)
@@ -122,7 +118,7 @@ class ConfigurationPricing(ColumnPricing):
         length = np.diff(table.start)[curve]
         cell, row = ranges(table.start[curve], length), owners(length)
         way = table.way[cell]
-        # Of all cells of a curve the one with these GPUs and nodes, unless it is a column already.
+        # The cell of the curve with these GPUs and nodes, unless it is a column already.
         same = (table.ways.gpus[way] == gpus[there][row]) & (
             table.ways.nodes[way] == nodes[there][row]
         )
@@ -142,18 +138,15 @@ class ConfigurationPricing(ColumnPricing):
         return most
 
     def left_out(self, duals: Duals) -> float:
-        """What all configurations together can add to a bound that duals prove
-        for some of the columns.
+        """The most that all configurations can add to the bound that duals prove for some columns.
 
         sum_c d_c x_c <= sum_k n_k v_k  over configurations c of value d_c, where v_k is the largest value of class k.
-        Levels beyond those of the columns to start with there are none, as these have the highest rate of each curve.
+        The first columns have the highest rate of each curve, so no configuration has a higher level.
         """
         return float(self.classes.count @ self.excess(duals))
 
     def best(self, duals: Duals, above: FloatArray) -> tuple[FloatArray, Chosen]:
-        """`excess`, and the best configuration of each class if it is worth more
-        than ``above``, shape (K,).
-        """
+        """`excess`, and the best configuration of each class whose reduced cost exceeds ``above``."""
         most, found = np.zeros(len(self.classes)), [Chosen.none()]
         for klass, value, cell in self.priced(duals, self.choosing):
             np.maximum.at(most, klass, value)
@@ -164,9 +157,9 @@ class ConfigurationPricing(ColumnPricing):
     def priced(
         self, duals: Duals, classes: IntArray
     ) -> Iterator[tuple[IntArray, FloatArray, IntArray]]:
-        """(class, value, cell) of the best cell of each of some classes, in order, block by block.
+        """(class, reduced cost, cell) of the best cell of each class, in order, block by block.
 
-        The curves of a class may come in two parts: it is there twice then, with the best of each.
+        The curves of a class may be in two blocks: it appears twice then, with the best cell of each.
         """
         table = self.table
         price = self.price(duals.capacity)
@@ -184,7 +177,7 @@ class ConfigurationPricing(ColumnPricing):
             yield klass[begin], most - duals.time[klass[begin]], cell
 
     def price(self, prices: FloatArray) -> FloatArray:
-        """What each GPU of a curve costs, with all that is held beside it, shape (S,)."""
+        """Price of a GPU of each curve with the other resources that it needs, shape (S,)."""
         return self.per_gpu @ prices
 
     def _blocks(

@@ -1,5 +1,4 @@
-r"""Column generation of pairs:
-programs of jobs that share GPUs, with the few pairs that are worth a column.
+r"""Column generation of pairs: jobs that share GPUs, with the few pairs that an optimum uses.
 
 Of n different jobs there are n (n - 1) / 2 pairs in every configuration, and an optimum uses about
 as many as it has rows. So the restricted program starts with the columns of jobs alone; its duals
@@ -12,12 +11,11 @@ its classes by v / 2 at least:
 
     optimum <= n . (u + v / 2) + capacity . p        for levels with n . y = 1 (a minimum), or y their weights (a total)
 
-This bound costs one pass of pricing and trusts no solver. The best one of all passes is certified.
-Duals of restricted programs jump from one to the next; so pairs are priced half-way to the best
-duals so far first, and at those of the restricted program where that offers nothing new. Where
-there are many classes, the duals of a sample, spread over all of them (`pair_sample`), say which
-pairs are columns to begin with; where there are very many, the program is solved in parts, to a
-small gap (`pair_parts`).
+This bound takes one pass of pricing and does not depend on the solver. The best one of all passes is
+certified. Duals of restricted programs oscillate; so pairs are priced half-way to the best duals so far
+first, and at the duals of the restricted program if that finds nothing new. If there are many classes,
+the duals of a sample, extended to all classes (`pair_sample`), select the first pairs. If there are very
+many, the program is solved in parts, to a small gap (`pair_parts`).
 
 References
 ----------
@@ -57,7 +55,7 @@ log = logging.getLogger("optsched")
 
 
 def generate_pairs(engine: Engine, program: AllocationProgram, build: Build) -> SolvedProgram:
-    """Solve the program of all pairs of a table by making columns of those that are worth it.
+    """Solve the program over all pairs of a table by column generation.
 
     Parameters
     ----------
@@ -145,10 +143,9 @@ def _certified(
     best: Duals | None,
     made: int,
 ) -> SolvedProgram:
-    """The outcome over the columns in use;
-    its bound is made anew of the duals by pricing all pairs once more.
+    """The outcome over the columns in use; its bound is recomputed by pricing all pairs again.
 
-    A ``point`` is what columns of jobs alone, pairs, and columns behind them have.
+    ``point`` has the totals of columns alone, the pairs and their totals, and the columns that follow.
     """
     alone, pairs, amount, behind = point
     # By classes and way, whatever the order in which pairs were made.

@@ -1,5 +1,4 @@
-r"""Programs of pairs in parts:
-tens of thousands of different jobs, of which each shares GPUs with those of its part.
+r"""Programs of pairs in parts: tens of thousands of different jobs, paired within their part only.
 
 A restricted program of all jobs has two rows for each of them: too much for a simplex. So the
 classes are dealt out to parts that are alike, each with its part of the capacities, whose programs
@@ -64,18 +63,16 @@ NEAR = 1e-4
 TRUST = 0.05
 """Part of its capacities that a part may gain or lose in the first round."""
 GROW, SHRINK = 2.0, 0.4
-"""What that is multiplied by after a round that was better than all before,
-and after one that was not.
-"""
+"""Factors on the trust region after a round that improved the value, and after one that did not."""
 ASKED = 6
 """Parts whose duals are spread over all classes."""
 STOPS = (Interrupted, KeyboardInterrupt, SolverCrashed)
-"""What ends the rounds; the best point of those before is kept."""
+"""Errors that end the rounds; the best point of earlier rounds is kept."""
 
 
 @dataclass(frozen=True)
 class InParts:
-    """What all parts have come to.
+    """The result of all parts.
 
     Attributes
     ----------
@@ -91,7 +88,7 @@ class InParts:
     columns : int
         Pairs that were made columns.
     end : Termination
-        Why no more was tried: `OPTIMAL` where that was not worth it.
+        Why the rounds ended: `OPTIMAL` if the gap was small enough or all rounds were done.
     """
 
     value: float
@@ -128,10 +125,10 @@ def solve_in_parts(engine: Engine, pricing: PairPricing, build: Build) -> InPart
 def _best_of_rounds(
     engine: Engine, parts: PairParts, others: SideBySide[Any], solved: list[SolvedPart]
 ) -> InParts:
-    """Capacities are moved between parts that all have a point."""
+    """Move capacities between parts, once all parts have a point."""
     pricing, capacity = parts.pricing, parts.pricing.classes.capacity
     total = not pricing.program.utility.smallest_level
-    # A minimum is bounded from the start by what its worst class could have alone.
+    # A minimum has a bound from the start: the least of the highest levels.
     best = (np.inf, None) if total else _held_by_one(pricing)
     cuts: list[_PartCut] = []
     reached: InParts | None = None
@@ -170,7 +167,7 @@ def _best_of_rounds(
             end = _end_after(engine, error)
             break
         stops = [each for each in again if isinstance(each, Termination)]
-        if stops:  # what was reached before is kept
+        if stops:  # the result of earlier rounds is kept
             end = stops[0]
             break
         solved = [each for each in again if isinstance(each, SolvedPart)]
@@ -179,7 +176,7 @@ def _best_of_rounds(
 
 
 def _end_after(engine: Engine, error: BaseException) -> Termination:
-    """How rounds end that an error stopped; a crash is recorded, as the answer does not fail by it."""
+    """Termination after an error stopped the rounds; a crash is recorded as an attempt."""
     if not isinstance(error, SolverCrashed):
         return Termination.INTERRUPTED
     log.warning("the parts are as they were before a solver crashed: %s", error)
@@ -189,7 +186,7 @@ def _end_after(engine: Engine, error: BaseException) -> Termination:
 
 @dataclass(frozen=True, eq=False)
 class PairParts:
-    """A program of pairs, and which of its classes each part has.
+    """A program of pairs, and the classes of each part.
 
     Attributes
     ----------
@@ -205,7 +202,7 @@ class PairParts:
     _made: dict[int, PairPricing] = field(default_factory=dict)
 
     def pricing_of(self, part: int, engine: Engine) -> PairPricing:
-        """That of the program of a part, which is made once in each process."""
+        """Pricing of the program of a part, made once in each process."""
         if part not in self._made:
             program, some = self.pricing.program, self.classes[part]
             small = engine.build(lambda: part_of(program, self.build, some))
@@ -240,14 +237,14 @@ class SolvedPart(NamedTuple):
 
 
 class FirstPart(NamedTuple):
-    """The part that is solved from scratch, at whose prices the others start."""
+    """The part that is solved first; the others start from its prices."""
 
     pricing: PairPricing
     solved: SolvedPart
 
 
 class SolvePart(NamedTuple):
-    """A part to be solved: from what its search came to before, or else from the first part's prices."""
+    """Task: solve a part, from the state of its last search or from the prices of the first part."""
 
     part: int
     before: SearchEnd | None = None
@@ -276,7 +273,7 @@ class SolvePart(NamedTuple):
 
 
 class BoundByPart(NamedTuple):
-    """The bound on the whole program that the duals of a part prove, spread over all classes."""
+    """Task: the bound on the whole program by the duals of a part, extended to all classes."""
 
     part: int
     solved: SolvedPart
@@ -292,7 +289,7 @@ class BoundByPart(NamedTuple):
 def _do(
     engine: Engine, shared: tuple[PairParts, FirstPart], task: SolvePart | BoundByPart
 ) -> SolvedPart | Termination | tuple[float, Duals]:
-    """One of many tasks, in this process or another."""
+    """Do a task, in this process or another."""
     parts, first = shared
     if isinstance(task, BoundByPart):
         return task.proved(engine, parts)
@@ -318,7 +315,7 @@ def _solved_part(search: PairSearch, unit: float) -> SolvedPart:
 
 @dataclass(frozen=True)
 class _PartCut:
-    """What a part can reach at most with other capacities: value + slope . (W - at)."""
+    """Cut of a part: its value is at most value + slope . (W - at) at other capacities W."""
 
     part: int
     value: float
@@ -336,9 +333,7 @@ def _held_by_one(pricing: PairPricing) -> tuple[float, Duals]:
 
 
 def _raised(pricing: PairPricing, duals: Duals) -> tuple[float, Duals]:
-    """Duals raised to a feasible point of the dual of the whole program,
-    and the bound that it proves.
-    """
+    """The bound of duals that are raised to be feasible for the whole program, and these duals."""
     duals = pricing.scaled(duals)
     over = np.maximum(pricing.excess(duals) / 2, pricing.alone_excess(duals))
     duals = replace(duals, time=duals.time + over)
@@ -350,7 +345,7 @@ def _raised(pricing: PairPricing, duals: Duals) -> tuple[float, Duals]:
 def _moved(
     cuts: list[_PartCut], held: list[FloatArray], whole: FloatArray, trust: float, total: bool
 ) -> list[FloatArray]:
-    """Capacities of each part that promise most, near those that it has."""
+    """New capacities of each part, which maximise the cuts within the trust region."""
     parts = len(held)
     some = np.flatnonzero(np.isfinite(whole) & (whole > 0))
     count = parts * len(some)
@@ -385,7 +380,7 @@ def _moved(
         method="highs",
     )
     moved = [each.copy() for each in held]
-    if found.x is None:  # rounding has left no room: they stay where they are
+    if found.x is None:  # infeasible by rounding: capacities stay
         return moved
     for each, new in zip(moved, found.x[:count].reshape(parts, -1), strict=True):
         each[some] = new
@@ -395,7 +390,7 @@ def _moved(
 def _put_together(
     parts: PairParts, solved: Sequence[SolvedPart], value: float, bound: float, proof: Duals
 ) -> InParts:
-    """The points of all parts as one of the whole program."""
+    """The points of all parts as a point of the whole program."""
     C = parts.pricing.classes
     x = np.zeros(C.columns)
     # Columns of jobs alone stand class by class, in a part as in the whole program.

@@ -1,6 +1,4 @@
-"""Pricing of pairs: of all columns that could be made,
-which are worth most at the duals of a program.
-"""
+"""Pricing of pairs: the columns of largest reduced cost at the duals of a program."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from optsched.solving.column_generation.pricing import ColumnPricing, Duals, lev
 
 @dataclass(frozen=True)
 class ClassPairs(Columns):
-    """Pairs of classes in ways of the table, the lower class first,
-    with what each is worth beyond its cost.
-    """
+    """Pairs of classes in ways of the table, the lower class first, with their reduced costs."""
 
     first: IntArray
     second: IntArray
@@ -34,13 +30,13 @@ class ClassPairs(Columns):
         return cls(EMPTY, EMPTY, EMPTY, np.zeros(0))
 
     def ordered(self) -> ClassPairs:
-        """Each once, in order of (first, second, way)."""
+        """Without repeats, in order of (first, second, way)."""
         groups = group_rows((self.first, self.second, self.way), len(self))
         once = groups.first
         return self.take(once[np.lexsort((self.way[once], self.second[once], self.first[once]))])
 
     def keys(self, classes: int) -> IntArray:
-        """A number for each, of so many classes."""
+        """A unique number for each; ``classes`` is the number of classes."""
         return (self.way * classes + self.first) * classes + self.second
 
 
@@ -76,7 +72,7 @@ class PairWay:
 
     @property
     def count(self) -> int:
-        """Columns that could be made of it."""
+        """Number of columns that could be generated."""
         free = (~self.barred).astype(np.int64)
         # Ordered pairs without those of a class with itself, halved; these only of several jobs.
         partners = np.add.reduceat(free, self.start, axis=0).T[self.group]
@@ -153,7 +149,7 @@ lest a class is offered the best one too.
 
 @dataclass(frozen=True)
 class PairPricing(ColumnPricing):
-    """Prices every pair of classes that could share GPUs, without a column for any.
+    """Prices every pair of classes that could share GPUs without generating its column.
 
     The reduced cost of a pair of classes a and b in way w of the table, at duals (u, p, y), is
 
@@ -193,12 +189,12 @@ class PairPricing(ColumnPricing):
 
     @cached_property
     def count(self) -> int:
-        """Columns of pairs that could be made."""
+        """Number of pairs that could be generated."""
         return sum(way.count for way in self.ways)
 
     @cached_property
     def highest_levels(self) -> FloatArray:
-        """The most that each class could have, alone or in pairs; shape (K,)."""
+        """The highest level of each class, alone or in pairs; shape (K,)."""
         level = self.program.highest_level.copy()
         for way in self.ways:
             level[way.classes] = np.maximum(
@@ -208,7 +204,7 @@ class PairPricing(ColumnPricing):
 
     @property
     def highest(self) -> float:
-        """No smallest level is above this: what the class that is worst off could have at most."""
+        """An upper bound on a smallest level: the least of `highest_levels`."""
         return float(self.highest_levels.min(initial=np.inf)) if len(self.highest_levels) else 0.0
 
     def levels(self, pairs: ClassPairs) -> tuple[FloatArray, FloatArray]:
@@ -218,9 +214,7 @@ class PairPricing(ColumnPricing):
         return first, self.scale[pairs.second] * self.table.rate(b, a, pairs.way)
 
     def possible(self, first: IntArray, second: IntArray, way: IntArray) -> ClassPairs:
-        """Those of these pairs of classes that can be made,
-        each once and in order; ways below 0 are none.
-        """
+        """The given pairs that can be generated, each once and in order; ways below 0 do not exist."""
         first, second = np.minimum(first, second), np.maximum(first, second)
         fits = (way >= 0) & ((first != second) | (self.classes.count[first] > 1))
         fits &= self.table.can_share(self.classes.kind[first], self.classes.kind[second], way)
@@ -229,10 +223,10 @@ class PairPricing(ColumnPricing):
         )
 
     def excess(self, duals: Duals) -> FloatArray:
-        """Most that any pair of each class is worth, at least 0; shape (K,).
+        """Largest reduced cost of a pair of each class, at least 0; shape (K,).
 
-        With u raised by half of it no pair of all that could be made is worth anything: a point of
-        the dual of the whole program.
+        If u is raised by half of it, no pair has a positive reduced cost: the duals are feasible for the
+        whole program.
         """
         most = np.zeros(len(self.classes))
         for way in self.ways:
@@ -243,8 +237,8 @@ class PairPricing(ColumnPricing):
         return most
 
     def alone_excess(self, duals: Duals) -> FloatArray:
-        """Most that a column alone of each class is worth, at least 0,
-        as by rounding of duals; shape (K,).
+        """Largest reduced cost of a column alone of each class, at least 0 (due to rounding of duals);
+        shape (K,).
         """
         C = self.classes
         value = (
@@ -257,18 +251,17 @@ class PairPricing(ColumnPricing):
         return most
 
     def scaled(self, duals: Duals) -> Duals:
-        """Duals with levels that are scaled to n . y = 1."""
+        """For a smallest level, the duals scaled to n . y = 1."""
         count = self.classes.count
         if not self.program.utility.smallest_level:
             return duals
         total = float(count @ duals.levels)
-        if total <= 0:  # nothing is known of the levels: any multipliers will do
+        if total <= 0:  # any multipliers prove a bound
             return Duals(duals.time, duals.capacity, np.full(len(count), 1.0 / count.sum()))
         return Duals(duals.time / total, duals.capacity / total, duals.levels / total)
 
     def left_out(self, duals: Duals) -> float:
-        """What all pairs together can add to a bound that duals prove for the columns
-        of a program without them.
+        """The most that all pairs can add to the bound that duals prove for the columns without them.
 
         sum_c d_c x_c <= sum_k n_k v_k / 2  over pairs c of value d_c, where v_k is the largest value of class k; and
         where the duals of the levels make less than 1, what a smallest level beyond that of jobs alone adds.
@@ -281,10 +274,10 @@ class PairPricing(ColumnPricing):
         return float(C.count @ self.excess(duals)) / 2 + beyond
 
     def best(self, duals: Duals, above: float) -> tuple[FloatArray, ClassPairs]:
-        """`excess`, and pairs of each class in each way that are worth more than a value.
+        """`excess`, and pairs of each class in each way whose reduced cost exceeds a value.
 
-        Partners are matched by rank; the best one is taken where these are worth less than a part
-        of it (`LONELY`).
+        Partners are matched by rank. If these are worth less than a fraction of the best partner
+        (`LONELY`), the best one is taken.
         """
         most, parts = np.zeros(len(self.classes)), []
         for way in self.ways:
@@ -297,7 +290,7 @@ class PairPricing(ColumnPricing):
             take = min(AT_MOST, matched.shape[1])
             sorts = np.argpartition(-matched, take - 1, axis=1)[:, :take]
             worth = matched[rows[:, None], sorts] - price
-            # Their partners by rank are worth little, so they are offered the best one too.
+            # Their partners by rank are worth little, so they get the best one too.
             lonely = np.flatnonzero((highest > above) & (worth.max(axis=1) < LONELY * highest))
             a = np.concatenate([np.repeat(rows, take), lonely])
             b = np.concatenate([other[rows[:, None], sorts].ravel(), partner[lonely, top[lonely]]])

@@ -1,9 +1,8 @@
-r"""Duals to start from:
-those of a sample of the classes, and what every other class makes of its prices and partners.
+r"""Duals to start from: those of a sample of the classes, extended to all classes.
 
 The prices of the resources and what partners of each sort are worth hardly depend on how many jobs
-there are. So the program of every few-th class, with as large a part of the capacities, is solved
-first, to duals (u, p, y). In the whole program a class k then has these points (what a unit of its
+there are. So the program of a sample of the classes, with its part of the capacities, is solved
+first; its duals are (u, p, y). In the whole program a class k then has these points (what a unit of its
 time gives, and costs):
 
     alone, in column c                         a_kc                      p usage_c

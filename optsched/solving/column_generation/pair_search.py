@@ -1,6 +1,4 @@
-"""The search for pairs that are worth a column, in one restricted program:
-solve, price, add, until none is.
-"""
+"""Column generation of pairs in one restricted program: solve, price, add, until no pair is priced in."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from optsched.solving.outcome import NO_OPTIMUM, STOPPED
 
 
 class PairMaster:
-    """The restricted program in a session that grows.
+    """The restricted program, in a session to which columns are added.
 
     Its columns are those of the program of jobs alone (of a minimum the common level is the last),
     then the pairs.
@@ -39,17 +37,14 @@ class PairMaster:
         self.capacity = self.classes.capacity
 
     def duals(self, y: FloatArray) -> Duals:
-        """Multipliers of the rows with signs that they can have,
-        those of levels scaled to n . y = 1.
-        """
+        """Duals of the rows without wrong signs, for a smallest level scaled to n . y = 1."""
         blocks = {block.name: y[block.slice] for block in self.session.arrays.rows}
         return self.pricing.scaled(Duals.of(blocks, self.program))
 
     def priced(self, duals: Duals, nothing: float) -> tuple[Duals, ClassPairs]:
-        """Duals raised to a feasible point of the dual of the whole program,
-        and pairs that are worth a column.
+        """Duals raised to be feasible for the whole program, and pairs of positive reduced cost.
 
-        Pairs worth less than a part ``nothing`` of the largest multiplier of a time row are not.
+        A reduced cost below the fraction ``nothing`` of the largest dual of a time row counts as 0.
         """
         most, found = self.pricing.best(duals, nothing * float(duals.time.max(initial=0.0)))
         return replace(
@@ -61,7 +56,7 @@ class PairMaster:
         return float(duals.time @ self.classes.count + duals.capacity @ self.capacity)
 
     def set_capacity(self, capacity: FloatArray) -> None:
-        """Have other capacities from the next run on."""
+        """Change the capacities for the next run."""
         arrays = self.session.arrays
         upper = arrays.row_upper.copy()
         upper[next(block for block in arrays.rows if block.name == "capacity").slice] = capacity
@@ -69,7 +64,7 @@ class PairMaster:
         self.capacity = capacity
 
     def add(self, pairs: ClassPairs) -> int:
-        """Make columns of those that are none yet; returns how many."""
+        """Add the pairs that are no columns yet; returns how many."""
         classes = len(self.classes)
         pairs = pairs.take(np.flatnonzero(~np.isin(pairs.keys(classes), self.made.keys(classes))))
         if len(pairs):
@@ -78,8 +73,9 @@ class PairMaster:
         return len(pairs)
 
     def _columns(self, pairs: ClassPairs) -> tuple[sp.csc_matrix, FloatArray, FloatArray]:
-        """Matrix, cost and upper bounds, which are never in the way:
-        time rows must have the duals that price pairs.
+        """Matrix, cost and upper bounds of pairs.
+
+        The bounds are too large to be active, because pairs are priced by the duals of the time rows.
         """
         C, pricing = self.classes, self.pricing
         a, b, number = pairs.first, pairs.second, np.arange(len(pairs))
@@ -118,23 +114,21 @@ def with_pairs(pricing: PairPricing, pairs: ClassPairs) -> Classes:
 log = logging.getLogger("optsched")
 
 CLOSED = 1e-7
-"""Relative gap at which no more columns are made."""
+"""Relative gap at which column generation ends."""
 STEADY = 0.5
-"""How far from the duals of the restricted program to the best ones
-so far pairs are priced first.
-"""
+"""Weight of the best duals so far in the duals at which pairs are priced first."""
 STEADIER = 0.9
-"""The same where the search starts from duals of a sample, which are near the best."""
+"""This weight if the search starts from duals of a sample, which are near the best ones."""
 NOTHING = 1e-11
-"""Part of the largest multiplier of a time row that a column must be worth."""
+"""Reduced cost, as a fraction of the largest dual of a time row, that counts as 0."""
 NEARLY = 0.03
-"""Part of what a job adds to the bound that a pair may lack to be worth a column
-at duals to start from.
+"""At duals to start from, pairs are added whose reduced cost is above minus this fraction of the bound
+per job.
 """
 
 
 class SearchEnd(NamedTuple):
-    """What a search can go on from: capacities, pairs that were made columns, and the last basis."""
+    """State from which a search can continue: capacities, generated pairs, and the last basis."""
 
     capacity: FloatArray
     made: ClassPairs
@@ -142,7 +136,7 @@ class SearchEnd(NamedTuple):
 
 
 class PairSearch:
-    """A restricted program in a session, and what has come of pricing.
+    """A restricted program in a session, and the results of pricing.
 
     Parameters
     ----------
@@ -183,7 +177,7 @@ class PairSearch:
 
     @property
     def optimal(self) -> bool:
-        """Whether the search came to its end, with a point and duals."""
+        """Whether the search ended with an optimum."""
         values = self.values
         found = values is not None and values.x is not None and values.y is not None
         return found and values is not None and values.termination is Termination.OPTIMAL
@@ -212,7 +206,7 @@ class PairSearch:
 
     @property
     def end(self) -> SearchEnd:
-        """What a later search can go on from."""
+        """State from which a later search can continue."""
         return SearchEnd(self.master.capacity, self.master.made, self.session.basis())
 
     def run_on_the_way(self) -> bool:
@@ -226,14 +220,14 @@ class PairSearch:
         return self.optimal
 
     def run(self) -> None:
-        """Make columns until none is worth it, or a limit is reached."""
+        """Generate columns until no pair has a positive reduced cost, or a limit is reached."""
         master, pricing = self.master, self.pricing
         values = last = self.engine.run(self.session)
         while (
             values.x is not None and values.y is not None and values.termination not in NO_OPTIMUM
         ):
             duals = master.duals(values.y)
-            # Duals of restricted programs jump: pairs are priced on the way to the best ones first.
+            # Duals of restricted programs oscillate: pairs are priced at smoothed duals first.
             asked = (
                 [duals] if self.best is None else [duals.towards(self.best, self._steady), duals]
             )
@@ -256,7 +250,7 @@ class PairSearch:
             ):
                 break
             values = self.engine.run(self.session)
-        # The values are those of the last program that was priced; why the search ended is newer.
+        # Values of the last program that was priced, with the termination of the last run.
         end = (
             last.termination
             if last.x is None or last.termination in NO_OPTIMUM

@@ -1,6 +1,4 @@
-"""What columns that are not made are worth:
-duals of a program, levels that they pay for, and the bound of all.
-"""
+"""Pricing of columns that are not generated: duals, reduced costs, and the bound over all columns."""
 
 from __future__ import annotations
 
@@ -37,15 +35,15 @@ class Duals:
 
     @classmethod
     def of(cls, blocks: Mapping[str, FloatArray], program: AllocationProgram) -> Duals:
-        """Those of a program's rows, given as its derivatives."""
-        # A linear total pays for levels; those of other utilities have rows
+        """From the duals of a program's rows, which are derivatives."""
+        # The weights of a linear total; other utilities have level rows
         levels = program.utility.level_prices(program)
         if levels is None:
             levels = np.maximum(-blocks["levels"], 0.0)
         return cls(np.maximum(blocks["time"], 0.0), np.maximum(blocks["capacity"], 0.0), levels)
 
     def towards(self, other: Duals, part: float) -> Duals:
-        """A point between these and others."""
+        """Convex combination with other duals; ``part`` is the weight of the others."""
         return Duals(
             (1 - part) * self.time + part * other.time,
             (1 - part) * self.capacity + part * other.capacity,
@@ -53,7 +51,7 @@ class Duals:
         )
 
     def rows(self, program: AllocationProgram) -> FloatArray:
-        """The way back: derivatives, row by row."""
+        """As derivatives, row by row: the inverse of `of`."""
         levels = [-self.levels] if program.utility.level_prices(program) is None else []
         return np.concatenate([self.time, self.capacity, *levels])
 
@@ -71,7 +69,7 @@ def refuse(program: AllocationProgram, *, gone: bool, concave: bool) -> None:
     gone : bool
         Whether columns are no longer on demand.
     concave : bool
-        Whether totals of concave utilities can be dealt with.
+        Whether totals of concave utilities are supported.
     """
     utility = program.utility
     plain = (
@@ -98,13 +96,13 @@ def refuse(program: AllocationProgram, *, gone: bool, concave: bool) -> None:
 
 
 def level_scale(program: AllocationProgram) -> FloatArray:
-    """Level of each class per steps/s, shape (K,);
-    raises `UsageError` where levels are something else.
+    """Level of each class per steps/s, shape (K,); raises `UsageError` if levels are not proportional to
+    throughputs.
     """
     C, levels = program.classes, program.levels.tocsc()
     some = np.flatnonzero(C.alone & (C.rate_a > 0))
     scale = np.zeros(len(C))
-    # The number is read off one column alone of each class, and must hold in all columns.
+    # The factor is taken from one column alone of each class, and must hold for all columns.
     scale[C.class_a[some]] = np.asarray(levels[C.class_a[some], some]).ravel() / C.rate_a[some]
     off = abs(levels - sp.diags_array(scale) @ C.throughput)
     if off.nnz and off.max() > ROUNDING * abs(levels).max():
@@ -116,7 +114,7 @@ def level_scale(program: AllocationProgram) -> FloatArray:
 
 @dataclass(frozen=True)
 class ColumnPricing(ABC):
-    """Prices columns that could be made, without making any: their reduced costs at given duals.
+    """Reduced costs of all columns that could be generated, at given duals.
 
     Attributes
     ----------
@@ -130,7 +128,7 @@ class ColumnPricing(ABC):
     scale: FloatArray
 
     of_what: ClassVar[str]
-    """What the columns are, as solutions say it."""
+    """Name of the columns in solutions."""
 
     @property
     def classes(self) -> Classes:
@@ -139,15 +137,13 @@ class ColumnPricing(ABC):
 
     @abstractmethod
     def left_out(self, duals: Duals) -> float:
-        """What all columns that are not made can add to a bound
-        that duals prove for those that are.
-        """
+        """The most that columns which are not generated can add to the bound of these duals."""
 
     def bounded(self, outcome: Outcome, program: AllocationProgram) -> Outcome:
-        """An outcome of the columns in use, with the bound of all:
-        it must close the gap as that of those in use did.
+        """An outcome over the columns in use, with the bound over all columns.
 
-        ``program`` is that of the outcome, over the columns in use.
+        An optimum stays one only if this bound closes the gap too. ``program`` is the program of the
+        outcome.
         """
         if outcome.bound is None or outcome.duals is None:
             return outcome
@@ -155,7 +151,7 @@ class ColumnPricing(ABC):
         value, gap = outcome.value, gap_of(outcome.value, bound)
         if outcome.status is not Status.OPTIMAL or value is None or gap is None:
             return replace(outcome, bound=bound)
-        # A sum of logarithms may be 0, of which no gap is a small part: its noise counts, too.
+        # A sum of logarithms may be 0, so that a relative gap means nothing: its noise is allowed too.
         if not is_closed(value, bound, OPTIMALITY, outcome.noise):
             problem = (
                 f"with all {self.of_what} that could be columns the duals leave a gap of {gap:.2g}"

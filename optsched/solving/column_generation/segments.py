@@ -1,12 +1,10 @@
-"""Segments of hulls: at given prices,
-between which two configurations each class has a level at the lowest cost.
+"""Segments of hulls: the two configurations that give a class a level at the lowest cost, at given prices.
 
-What a restricted program says of a class, a slope y and a rent u, is right for the columns that it
-has. At the same prices of the resources and the same level t, a class's own hull over ALL its
-configurations is found class by class, without solving anything: the configuration most below the
-segment becomes an end of it, until none is below (`optsched.solvers.prices.oracle` does the same
-over the columns of a program). Both ends are worth a column, and where the smallest level counts,
-what the hulls say together is a bound,
+The slope y and rent u of a class in a restricted program hold for its columns. At the same prices of the
+resources and the same level t, the hull over ALL configurations of a class is found without solving a
+program: the configuration farthest below the segment becomes an end of it, until none is below
+(`optsched.solvers.prices.oracle` does the same over the columns of a program). Both ends are generated.
+For a smallest level the hulls together give a bound,
 
     smallest level  <=  (p . W + n . u) / n . y
 
@@ -26,7 +24,7 @@ from optsched.solving.column_generation.configuration_pricing import Chosen, Con
 from optsched.solving.column_generation.pricing import Duals
 
 ROUNDS = 8
-"""Ends that are moved one after the other, at most."""
+"""Moves of the ends of a segment at most."""
 
 
 @dataclass
@@ -41,11 +39,11 @@ class SegmentEnds:
 
     @classmethod
     def idle(cls, classes: int) -> SegmentEnds:
-        """Those of so many classes that do nothing."""
+        """Ends at idleness, for all classes."""
         return cls(np.zeros(classes), np.zeros(classes), np.full(classes, -1, np.int64))
 
     def move(self, klass: IntArray, level: FloatArray, cost: FloatArray, cell: IntArray) -> None:
-        """Put the ends of some classes elsewhere."""
+        """Move the ends of some classes."""
         self.level[klass], self.cost[klass], self.cell[klass] = level, cost, cell
 
 
@@ -63,8 +61,8 @@ def lowered(
     below: Callable[[FloatArray, FloatArray, IntArray], Found],
     rounds: int = ROUNDS,
 ) -> None:
-    """Walk down to the hulls, in place:
-    what is most below a segment becomes an end of it, until nothing is.
+    """Move segments down to the hulls, in place: the point farthest below a segment becomes an end of it,
+    until there is none.
 
     Parameters
     ----------
@@ -76,7 +74,7 @@ def lowered(
     active : IntArray
         Classes that are looked at.
     below : callable
-        What is most below the segments of some classes, as (slope, rent, classes).
+        (slope, rent, classes) -> the points farthest below the segments of some classes.
     rounds : int
         Ends that are moved one after the other, at most.
     """
@@ -145,7 +143,7 @@ def segments(
             )
         )
     ]
-    # Rents raised by what any configuration or column is still worth: duals of the whole program.
+    # Rents raised by the largest reduced cost of any column: feasible duals of the whole program.
     now = Duals(rent, duals.capacity, slope)
     value = program.levels.T @ slope - C.usage.T @ duals.capacity - rent[C.class_a]
     most = pricing.excess(now)
