@@ -65,7 +65,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("optsched")
 
 MOST_PLACED = 5_000_000
-"""Most GPUs of a cluster on which rows are placed: each takes about 60 bytes of memory, used or not."""
+"""Most GPUs of a cluster on which rows are placed: each takes about 60 bytes of memory, used or
+not.
+"""
 
 
 @checks_arguments
@@ -323,7 +325,9 @@ def _packed(solution: Solution) -> Packed | None:
 
 
 def _uncounted_groups(solution: Solution) -> tuple[str, ...]:
-    """A note if columns in use have the rate of a group (rack), and the program does not count groups."""
+    """A note if columns in use have the rate of a group (rack), and the program does not count
+    groups.
+    """
     allocation = solution.allocation
     counted = any(item["kind"] == "placeable" for item in solution.constraints)
     if allocation is None or counted:

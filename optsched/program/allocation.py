@@ -99,7 +99,9 @@ class AllocationProgram(FeasibleRegion, Displayed):
 
     @cached_property
     def highest(self) -> float:
-        """An upper bound on a smallest level: the least of the levels that each job could have alone."""
+        """An upper bound on a smallest level: the least of the levels that each job could have
+        alone.
+        """
         return self.utility.highest(self)
 
     # --- what kind of program it is ---------------------------------------------------------------
@@ -172,8 +174,8 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return self.utility.to_conic(self)
 
     def tangent(self, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
-        """The linear program with the utility replaced by its tangent at x, or at the levels near x that
-        the duals imply.
+        """The linear program with the utility replaced by its tangent at x, or at the levels near x
+        that the duals imply.
         """
         return self.utility.tangent(self, x, duals)
 
@@ -213,8 +215,8 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return self.utility.terms(self, x)
 
     def worth_of_noise(self, duals: Mapping[str, FloatArray] | None) -> float:
-        """Error of the value that has no meaning: the slack of side rows times their duals, and the noise
-        of the utility.
+        """Error of the value that has no meaning: the slack of side rows times their duals, and the
+        noise of the utility.
         """
         worth = [
             np.abs(duals[rows.name]) @ rows.slack
@@ -228,7 +230,8 @@ class AllocationProgram(FeasibleRegion, Displayed):
     def known_point(self) -> FloatArray:
         """A point that needs no solver: a greedy choice, or an even split of the time.
 
-        It satisfies time, capacity and side rows that limit sums. The certificate checks the others.
+        It satisfies time, capacity and side rows that limit sums. The certificate checks the
+        others.
         """
         if self.integral:
             agent = None if self.assignment is None else self.assignment.by_rule()
@@ -263,7 +266,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
     def lifted(self, x: FloatArray, value: float) -> FloatArray:
         """Raise every class to what a value needs, then scale down into time and capacity.
 
-        A solver may leave a job below the level by its tolerance. For a job that needs 1e-12 of the time
-        that is all it has, and lifting it costs almost nothing.
+        A solver may leave a job below the level by its tolerance. For a job that needs 1e-12 of the
+        time that is all it has, and lifting it costs almost nothing.
         """
         return self.raised(x, self.utility.needed(self, min(value, self.highest)))

@@ -62,7 +62,8 @@ class LinearArrays(Displayed):
     maximise : bool
     offset : float
     implied_lower, implied_upper : FloatArray, shape (N,)
-        Finite bounds that every feasible (or some optimal) point satisfies; the certificate needs them.
+        Finite bounds that every feasible (or some optimal) point satisfies; the certificate needs
+        them.
     rows, columns : tuple of Block
     """
 

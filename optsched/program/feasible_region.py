@@ -1,5 +1,5 @@
-"""The feasible region of an allocation program: totals of the class columns within time, capacity and
-side rows.
+"""The feasible region of an allocation program: totals of the class columns within time, capacity
+and side rows.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class FeasibleRegion:
         """`highest_level` in these columns only; None: in all."""
         C, data = self.classes, self.levels.data
         if not C.all_alone:
-            # A pair inside a class consists of two of its jobs: each has half of the level of a unit.
+            # A pair inside a class consists of two of its jobs: each has half of the level of a
+            # unit.
             data = data / np.where(C.class_a == C.class_b, 2.0, 1.0)[self.levels.indices]
         if columns is not None and not columns.all():
             data = np.where(columns[self.levels.indices], data, 0.0)
@@ -147,8 +148,8 @@ class FeasibleRegion:
     def limit(self) -> FloatArray:
         """Upper bounds of x from time and from each row that only limits sums; shape (N,).
 
-        Tolerances, the scale of columns and dual bounds are relative to these. If a budget leaves a job
-        1e-12 of its time, every level would count as 0 relative to the time rows alone.
+        Tolerances, the scale of columns and dual bounds are relative to these. If a budget leaves a
+        job 1e-12 of its time, every level would count as 0 relative to the time rows alone.
         """
         C = self.classes
         if not self.side and (C.holds.largest(None) * C.count.max(initial=0.0) <= C.capacity).all():
@@ -169,7 +170,9 @@ class FeasibleRegion:
 
     @cached_property
     def class_floors(self) -> ClassFloors | None:
-        """The side rows with lower sides, if each concerns one class and no jobs share GPUs; else None."""
+        """The side rows with lower sides, if each concerns one class and no jobs share GPUs; else
+        None.
+        """
         from optsched.program.side_rows import ClassFloors
 
         return ClassFloors.of(self.classes, self._asking)
@@ -221,12 +224,12 @@ class FeasibleRegion:
     # --- points that need no solver ---------------------------------------------------------------
 
     def repaired(self, x: FloatArray) -> FloatArray:
-        """A point within time and capacity: x scaled down class by class, then by the fullest resource of
-        each column.
+        """A point within time and capacity: x scaled down class by class, then by the fullest
+        resource of each column.
 
-        The point of a stopped solver may violate rows. Side rows that only limit sums, such as budgets
-        and quotas, are satisfied too, as scaling down reduces the sums. In an integral point fractions
-        of jobs are then dropped. The certificate evaluates the result.
+        The point of a stopped solver may violate rows. Side rows that only limit sums, such as
+        budgets and quotas, are satisfied too, as scaling down reduces the sums. In an integral
+        point fractions of jobs are then dropped. The certificate evaluates the result.
         """
         C = self.classes
         use = C.time(x)
@@ -234,7 +237,8 @@ class FeasibleRegion:
             part = np.divide(C.count, use, out=np.ones(len(C)), where=use > C.count)
             # The last factor is for columns without a partner.
             x = x * np.minimum(part[C.class_a], looked_up(np.append(part, 1.0), C.class_b))
-        # One factor per column, that of its fullest row. All factors are at most 1, so no sum grows.
+        # One factor per column, that of its fullest row. All factors are at most 1, so no sum
+        # grows.
         smallest = np.ones(C.columns)
         matrix, most = self.limit_rows.matrix, self.limit_rows.most
         use = matrix @ x

@@ -295,9 +295,9 @@ class Filling:
     ) -> BoolArray:
         """Advance the clock within a segment, and freeze the classes that duals hold there.
 
-        ``arrays`` is the program of the segment, ``bound`` the bound on the rise that the duals prove.
-        Duals of the wrong sign count as 0. A class can rise by at most the gap over its part of the
-        duals; it is frozen if that part is large enough to exclude a rise.
+        ``arrays`` is the program of the segment, ``bound`` the bound on the rise that the duals
+        prove. Duals of the wrong sign count as 0. A class can rise by at most the gap over its part
+        of the duals; it is frozen if that part is large enough to exclude a rise.
 
         Returns
         -------
@@ -368,9 +368,9 @@ class Filling:
     def _lost(self, arrays: LinearArrays, y: FloatArray, gap: float) -> BoolArray:
         """Columns whose reduced cost is negative beyond doubt: no optimal solution has them.
 
-        A solution with x in a column loses x times minus its reduced cost, and no solution within the gap
-        loses more than the gap. Pools that were full before may have prices of any size, so that
-        rounding is relative to the terms of each column, not to the largest.
+        A solution with x in a column loses x times minus its reduced cost, and no solution within
+        the gap loses more than the gap. Pools that were full before may have prices of any size, so
+        that rounding is relative to the terms of each column, not to the largest.
         """
         columns = slice(self.program.classes.columns)
         reduced = -(arrays.A.T @ y)[columns]
@@ -381,10 +381,11 @@ class Filling:
     def _off(self, gap: float) -> float:
         """Relative error of duals; 1 if nothing is known of it.
 
-        The whole gap may be due to one class, which would leave the duals of very many small classes in
-        doubt. But with prices to which every class responds exactly (``loose`` is 0) the dual problem is
-        curved: the further prices are off, the more classes respond otherwise. Such prices are off by
-        about the root of the gap. An interior point has duals everywhere, so this does not hold for it.
+        The whole gap may be due to one class, which would leave the duals of very many small
+        classes in doubt. But with prices to which every class responds exactly (``loose`` is 0) the
+        dual problem is curved: the further prices are off, the more classes respond otherwise. Such
+        prices are off by about the root of the gap. An interior point has duals everywhere, so this
+        does not hold for it.
         """
         return CURVED * gap**0.5 if self.loose == 0 else 1.0
 

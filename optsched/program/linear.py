@@ -199,8 +199,8 @@ class LinearProgram:
             Unique; what exports and duals call the block.
         lower, upper : float or array, shape (count,)
         implied : pair, optional
-            Bounds that follow from the rows, for the certificate; infinite ones are derived from the
-            rows.
+            Bounds that follow from the rows, for the certificate; infinite ones are derived from
+            the rows.
         integer : bool or array
         """
         block = self._add_block(self._columns, name, count)

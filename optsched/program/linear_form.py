@@ -191,14 +191,15 @@ class LinearForm(ColumnBounds, Protocol):
 
 @dataclass(frozen=True)
 class AllocationForm:
-    """The linear program, or tangent, of an allocation program without side rows, without its matrix.
+    """The linear program, or tangent, of an allocation program without side rows, without its
+    matrix.
 
     It has the columns and rows of `AllocationProgram.to_linear` or `Total.tangent`. For a million
     jobs it takes longer to write the matrix down than to solve the program by prices.
 
-    Columns are x, then levels: one t for all classes (a smallest level), one l_k for each class (the
-    tangent of a concave total), or none (a linear total). Rows are time, capacity, and with levels
-    ``levels @ x >= n t`` or ``levels @ x >= n l``.
+    Columns are x, then levels: one t for all classes (a smallest level), one l_k for each class
+    (the tangent of a concave total), or none (a linear total). Rows are time, capacity, and with
+    levels ``levels @ x >= n t`` or ``levels @ x >= n l``.
 
     Parameters
     ----------

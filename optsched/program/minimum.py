@@ -83,9 +83,9 @@ class Minimum(Utility):
 class DelayedMinimum(Minimum):
     """Maximise the smallest of the values 1 / (a_k + 1 / level_k).
 
-    A job that has run for a_k and needs 1 / level_k more ends after a_k + 1 / level_k. Its value is the
-    inverse of that, concave in the level. A value t needs the level
-    g_k(t) = t / (1 - a_k t), which is convex.
+    A job that has run for a_k and needs 1 / level_k more ends after a_k + 1 / level_k. Its value is
+    the inverse of that, concave in the level. A value t needs the level g_k(t) = t / (1 - a_k t),
+    which is convex.
 
     Attributes
     ----------
@@ -190,8 +190,8 @@ class LexicographicMinimum(Minimum):
     place : IntArray, shape (K,)
         Place in the queue; 0 in other groups.
     then : csr_matrix or None, shape (K, N)
-        The last program maximises the total of ``then @ x``, with no job below its level; None: of the
-        levels.
+        The last program maximises the total of ``then @ x``, with no job below its level; None: of
+        the levels.
     """
 
     weight: FloatArray

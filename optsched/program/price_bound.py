@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from optsched.program.allocation import AllocationProgram
 
 SWEEPS = 3
-"""Sweeps in which the duals of partners are updated; in the first they belong to other prices. In a test
-the first bound was 5 % away from the optimum, the third 4e-4, and more sweeps changed nothing.
+"""Sweeps in which the duals of partners are updated; in the first they belong to other prices. In a
+test the first bound was 5 % away from the optimum, the third 4e-4, and more sweeps changed nothing.
 """
 STEPS = 8
 """Times that the level is moved, at most."""

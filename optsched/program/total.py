@@ -80,8 +80,8 @@ class Total(Utility):
         return 1.0 / slope if self.function == "log" else slope ** (1.0 / (self.exponent - 1.0))
 
     def level_at(self, slope: FloatArray, other: FloatArray) -> FloatArray:
-        """Levels at which w f has these slopes, elementwise; ``other`` where there is none, or it is beyond
-        `LARGEST_LEVEL`.
+        """Levels at which w f has these slopes, elementwise; ``other`` where there is none, or it
+        is beyond `LARGEST_LEVEL`.
         """
         slope = slope / self.weight
         with np.errstate(over="ignore"):
@@ -113,8 +113,9 @@ class Total(Utility):
         """Levels of the tangent cuts, shape (K,): those of x, or those at which f' equals the duals of the
         level rows.
 
-        The objective is flat near the optimum: if it is right to 1e-9, levels may be wrong by 1e-5. The
-        tangent cuts at x then leave a gap of 1e-5, while those at the levels of the duals leave none.
+        The objective is flat near the optimum: if it is right to 1e-9, levels may be wrong by 1e-5.
+        The tangent cuts at x then leave a gap of 1e-5, while those at the levels of the duals leave
+        none.
         """
         v = np.maximum(R.level(x), np.finfo(float).tiny)
         # The level rows are the last ones.

@@ -24,7 +24,9 @@ class Method(StrEnum):
     DIRECT = "direct"
     """As one program."""
     NEWTON = "newton"
-    """By a sequence of linear programs, each with a tangent cut at the last point (Newton's method)."""
+    """By a sequence of linear programs, each with a tangent cut at the last point (Newton's
+    method).
+    """
     WATER_FILLING = "water filling"
     """Stage by stage: all levels rise together until some are held."""
 
@@ -89,7 +91,9 @@ class Utility(ABC):
         return point[: R.classes.columns]
 
     def highest(self, R: FeasibleRegion) -> float:
-        """An upper bound on a smallest level: the least of the levels that each job could have alone."""
+        """An upper bound on a smallest level: the least of the levels that each job could have
+        alone.
+        """
         return float(R.highest_level.min()) if len(R.highest_level) else 0.0
 
     def to_conic(self, R: FeasibleRegion) -> ConicProgram:
@@ -105,7 +109,9 @@ class Utility(ABC):
     def without_matrix(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> LinearForm:
-        """The linear program (or the tangent at x) without its matrix, for jobs alone without side rows."""
+        """The linear program (or the tangent at x) without its matrix, for jobs alone without side
+        rows.
+        """
         raise UsageError(f"a program of {type(self).__name__} needs its matrix")
 
     # --- bounds -----------------------------------------------------------------------------------
@@ -113,8 +119,8 @@ class Utility(ABC):
     def tangent(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> LinearProgram:
-        """The linear program with the utility replaced by its tangent at x, or at the levels near x that
-        the duals imply.
+        """The linear program with the utility replaced by its tangent at x, or at the levels near x
+        that the duals imply.
         """
         return self.lowered(R)
 

@@ -132,11 +132,11 @@ class FillingSession(Protocol):
 class Session(ABC):
     """A program loaded in a back-end.
 
-    The setters change a linear program. A back-end that cannot make a change in its loaded model loads
-    the program again.
+    The setters change a linear program. A back-end that cannot make a change in its loaded model
+    loads the program again.
 
-    The base class keeps the arrays up to date. Every setter calls `_changed` at its end, which collects
-    the reasons for loading again; `run` reports them in ``Values.rebuilt``.
+    The base class keeps the arrays up to date. Every setter calls `_changed` at its end, which
+    collects the reasons for loading again; `run` reports them in ``Values.rebuilt``.
 
     Parameters
     ----------
@@ -313,8 +313,8 @@ class Session(ABC):
     def _changed(self, reason: str, setter: str, *arguments: Any) -> None:
         """Called after the arrays changed, with the setter and its arguments.
 
-        A back-end that can make the change in its loaded model overrides this method, and records no
-        reason.
+        A back-end that can make the change in its loaded model overrides this method, and records
+        no reason.
         """
         self._rebuild.append(reason)
 
@@ -361,7 +361,8 @@ class Session(ABC):
 
 
 class ReloadedSession(Session):
-    """A session of a back-end that cannot change a loaded program: each run passes the program again.
+    """A session of a back-end that cannot change a loaded program: each run passes the program
+    again.
 
     Parameters
     ----------

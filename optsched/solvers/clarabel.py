@@ -41,9 +41,9 @@ TERMINATION = {
 AGAIN = "solved again with iterative refinement, as Clarabel stopped short without it"
 
 SET_UP = "the time limit was over before the first iteration"
-"""Clarabel orders and analyses the matrix without checking the clock. It holds Python's lock meanwhile,
-so no thread can stop it: 15 s for 240,000 columns of pairs, 200 s for 1.5 million. During iterations
-other threads run, and the callback is called between iterations."""
+"""Clarabel orders and analyses the matrix without checking the clock. It holds Python's lock
+meanwhile, so no thread can stop it: 15 s for 240,000 columns of pairs, 200 s for 1.5 million.
+During iterations other threads run, and the callback is called between iterations."""
 
 
 def _clarabel() -> Any:
@@ -197,8 +197,8 @@ class Clarabel(ReloadingSolver):
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
         """Solve a conic program.
 
-        With exponential and power cones the default step (0.99 of the way to the boundary) stalls if
-        levels differ by orders of magnitude. A step of 0.9 does not, and needs fewer iterations.
+        With exponential and power cones the default step (0.99 of the way to the boundary) stalls
+        if levels differ by orders of magnitude. A step of 0.9 does not, and needs fewer iterations.
         """
         if any(cone.kind in ("exponential", "power") for cone in program.cones):
             limits = _with_option(limits, "max_step_fraction", 0.9)

@@ -1,7 +1,7 @@
 """cuPDLPx and cuOpt: linear programs by first-order methods on an NVIDIA GPU, fed with arrays.
 
-Neither has been run on a GPU by us. The calls follow the interfaces of cupdlpx 0.3 and cuopt 26.10; tests
-replace both libraries.
+Neither has been run on a GPU by us. The calls follow the interfaces of cupdlpx 0.3 and cuopt 26.10;
+tests replace both libraries.
 
 Facts that shape this file: multipliers of a minimum are its derivatives, of a maximum they have
 another sign, so that both minimise; cuPDLPx stops after an hour if it gets no time limit, which must

@@ -54,13 +54,15 @@ POINT_STATUS = {0: PointStatus.NONE, 1: PointStatus.INFEASIBLE, 2: PointStatus.F
 STOPPED = ("kInterrupt", "kUnknown", "kNotset")
 """Model statuses with which HiGHS may end after Ctrl-C."""
 PRIMAL = 4
-"""The primal simplex. When warm, the dual simplex re-initialises its weights. When cold, the origin is
-feasible for most programs of formulations: primal starts there and takes 0.2 ms, while presolve (which
-removes nothing) and dual simplex take 0.4 ms.
+"""The primal simplex. When warm, the dual simplex re-initialises its weights. When cold, the origin
+is feasible for most programs of formulations: primal starts there and takes 0.2 ms, while presolve
+(which removes nothing) and dual simplex take 0.4 ms.
 """
 IIS_STRATEGY = 4
 GRACE = 0.5
-"""Seconds past its time limit that a run is waited for: HiGHS does not check the clock in all its steps."""
+"""Seconds past its time limit that a run is waited for: HiGHS does not check the clock in all its
+steps.
+"""
 AT_ONCE = 20_000
 """Coefficients up to which a linear program is small: solved in the calling thread,
 as it ends before Ctrl-C could matter, and without presolve.
@@ -205,8 +207,8 @@ class HighsSession(Session):
         self._options = None
 
     def _changed(self, reason: str, setter: str, *arguments: Any) -> None:
-        """Change the loaded model in place, so that its basis stays; if rows are added, the program is
-        loaded again.
+        """Change the loaded model in place, so that its basis stays; if rows are added, the program
+        is loaded again.
         """
         if setter == "add_rows":
             super()._changed(reason, setter, *arguments)
@@ -245,8 +247,8 @@ class HighsSession(Session):
     # --- running ----------------------------------------------------------------------------------
 
     def run(self, limits: Limits) -> Values:
-        """Solve in a new thread, so that Ctrl-C reaches the caller and stops the solver; a small program
-        is solved in the calling thread.
+        """Solve in a new thread, so that Ctrl-C reaches the caller and stops the solver; a small
+        program is solved in the calling thread.
         """
         now = time.perf_counter()
         run = HighsRun(limits, self._module.kHighsInf, started=now, last_event=now)
@@ -260,8 +262,8 @@ class HighsSession(Session):
         if watched:
             self._watch(run)
         again: list[str] = []
-        # A small program does not wait for a thread; with a log it does, as a run that HiGHS refuses
-        # (see `_solved`) would leave a message there.
+        # A small program does not wait for a thread; with a log it does, as a run that HiGHS
+        # refuses (see `_solved`) would leave a message there.
         at_once = small and limits.on_log is None
         # An abandoned run goes on with the object that it was started with.
         highs = self._highs
@@ -283,7 +285,9 @@ class HighsSession(Session):
         return self._values(run, (*reasons, *again), time.perf_counter() - run.started)
 
     def _loaded(self) -> tuple[str, ...]:
-        """Load the program again if it was not changed in place; returns the reasons for `Values.rebuilt`."""
+        """Load the program again if it was not changed in place; returns the reasons for
+        `Values.rebuilt`.
+        """
         reasons = self._take_reasons()
         of_start = tuple(reason for reason in reasons if reason.startswith(START_DROPPED))
         fresh = self._highs is None
@@ -319,11 +323,12 @@ class HighsSession(Session):
         return not refused
 
     def _abandoned(self, run: HighsRun) -> Values:
-        """Values of a run that continues past its limit or past Ctrl-C: its best point and last bound.
+        """Values of a run that continues past its limit or past Ctrl-C: its best point and last
+        bound.
 
         HiGHS checks neither the clock nor Ctrl-C while it sets up cliques, for example. Its thread
-        cannot be stopped from outside; it ends once HiGHS checks again. The session loads the program
-        again.
+        cannot be stopped from outside; it ends once HiGHS checks again. The session loads the
+        program again.
         """
         stopped = run.interrupt.is_set()
         # Not on the flag of the user, which says that Ctrl-C was pressed

@@ -21,8 +21,9 @@ def interrupt_flag() -> Iterator[threading.Event]:
     """While inside, SIGINT sets the event that is yielded;
     a second SIGINT raises KeyboardInterrupt as usual.
 
-    Nested flags are set together, and an inner flag begins in the state of the outer one: an interrupt
-    that one run did not notice stops the next run, and one that came before a run stops it at once.
+    Nested flags are set together, and an inner flag begins in the state of the outer one: an
+    interrupt that one run did not notice stops the next run, and one that came before a run stops
+    it at once.
 
     Outside of the main thread signals do not arrive, and the event is never set.
     """

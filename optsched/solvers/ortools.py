@@ -67,8 +67,8 @@ class OrToolsSolver(EngineSolver):
 
     @classmethod
     def checked_parameters(cls, limits: Limits) -> str:
-        """The parameters as text. Options of the user are parsed first, because OR-tools would write an
-        error to standard error only.
+        """The parameters as text. Options of the user are parsed first, because OR-tools would
+        write an error to standard error only.
         """
         text = cls.parameters(limits)
         # The text that is made here needs no check, and the parser takes time to load.
@@ -130,8 +130,8 @@ class OrToolsSolver(EngineSolver):
             )
         values = self._values(solver, arrays, interrupted, time.perf_counter() - started)
         if values.termination is Termination.TIME_LIMIT and limits.work is not None:
-            # Both limits have one status. A stop by the clock may come early, by a third or more on a
-            # busy machine. In doubt it counts as one by the clock, which is not reproducible.
+            # Both limits have one status. A stop by the clock may come early, by a third or more on
+            # a busy machine. In doubt it counts as one by the clock, which is not reproducible.
             by_clock = limits.time is not None and values.seconds >= 0.5 * limits.time
             return values if by_clock else replace(values, termination=Termination.WORK_LIMIT)
         gap = gap_of(values.objective, values.bound) or 0.0

@@ -1,10 +1,10 @@
 """PuLP: CBC, which it ships,
 and the commercial and free solvers that the user has installed beside it.
 
-PuLP calls most of them through files, so these back-ends are slow (0.4 s for 1,000 jobs x 3 pools, where
-arrays take 10 ms). CBC prints its results to about 8 digits, which shows in the certificate. Other
-solvers that PuLP knows are called by PuLP's name, as ``pulp:SCIP_CMD``. The signs of their duals differ
-from solver to solver: no duals are read, and the bound is the solver's claim.
+PuLP calls most of them through files, so these back-ends are slow (0.4 s for 1,000 jobs x 3 pools,
+where arrays take 10 ms). CBC prints its results to about 8 digits, which shows in the certificate.
+Other solvers that PuLP knows are called by PuLP's name, as ``pulp:SCIP_CMD``. The signs of their
+duals differ from solver to solver: no duals are read, and the bound is the solver's claim.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ TERMINATION = {
 }
 """Terminations by PuLP's status."""
 LEAST_GAP = 1e-9
-"""Gap that is asked for in the place of 0. PuLP passes a gap of 0 on to few solvers; the others would
-stop at their default, often 1e-4."""
+"""Gap that is asked for in the place of 0. PuLP passes a gap of 0 on to few solvers; the others
+would stop at their default, often 1e-4."""
 REFUSED = re.compile(r"No match for|.* is illegal for")
 """How CBC begins a line about an option that it does not take."""
 
@@ -285,8 +285,8 @@ class Cbc(PulpSolver):
         """CBC with its own option names."""
         # CBC's gap is relative to the larger of bound and objective, ours to the objective.
         gap = (limits.gap or 0.0) / (1.0 + (limits.gap or 0.0))
-        # With `threads 1` CBC passes its nodes to another thread, which it may fail to wake for 10 s.
-        # Without the option it searches in the calling thread.
+        # With `threads 1` CBC passes its nodes to another thread, which it may fail to wake for 10
+        # s. Without the option it searches in the calling thread.
         threads = limits.threads if limits.threads > 1 else None
         extra = [
             f"primalTolerance {max(limits.tolerance, 1e-9)}",

@@ -21,8 +21,8 @@ def caught_output(on_log: Callable[[str], None] | None) -> Iterator[None]:
     """While inside, standard output of the process goes to ``on_log``; None changes nothing.
 
     This is the only way to get the log of a library that prints from C. It affects all threads. The
-    output goes through a file, not a pipe: a library that holds Python's lock and fills a pipe would
-    wait for ever.
+    output goes through a file, not a pipe: a library that holds Python's lock and fills a pipe
+    would wait for ever.
     """
     if on_log is None:
         yield

@@ -1,9 +1,9 @@
 """Scaling at the boundary of a solver: tolerances of solvers are absolute, instances are not.
 
-A tolerance of 1e-9 is useless where rates are 1e-9 steps/s or weights 1e16. So every program is scaled
-before it goes to a solver: rows and the objective to a largest coefficient near 1, columns of extreme
-range to a range near 1. All factors are powers of two, so nothing is rounded. The values of the solver
-are scaled back to the units of the program.
+A tolerance of 1e-9 is useless where rates are 1e-9 steps/s or weights 1e16. So every program is
+scaled before it goes to a solver: rows and the objective to a largest coefficient near 1, columns
+of extreme range to a range near 1. All factors are powers of two, so nothing is rounded. The values
+of the solver are scaled back to the units of the program.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Scaling(NamedTuple):
     def _sides(self, arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
         """Lower and upper sides of the rows, scaled.
 
-        If columns are scaled down to almost nothing, the time of a job becomes a side of 1e12, far from
-        every point. Interior-point methods fail at such numbers, so these sides are left out.
+        If columns are scaled down to almost nothing, the time of a job becomes a side of 1e12, far
+        from every point. Interior-point methods fail at such numbers, so these sides are left out.
         """
         lower, upper = arrays.row_lower * self.rows, arrays.row_upper * self.rows
         if (self.columns == 1.0).all():

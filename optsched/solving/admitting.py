@@ -1,11 +1,11 @@
 """Admission in an order: which jobs keep their requirements if not all can be met.
 
 A program may hold jobs to their own requirements, such as deadlines (`SideRows.of_class`). Where
-they cannot all be met, jobs are considered in an order, and each is admitted if its requirements can be
-met beside those of the jobs admitted before it. Programs are solved for whole sets of jobs, not for
-each job: the duals of a set that does not fit are prices of the resources, and at these prices the
-requirements of every job have a least cost. A set that costs more than the resources are worth is
-proved impossible, so one program declines all jobs that exceed this budget.
+they cannot all be met, jobs are considered in an order, and each is admitted if its requirements
+can be met beside those of the jobs admitted before it. Programs are solved for whole sets of jobs,
+not for each job: the duals of a set that does not fit are prices of the resources, and at these
+prices the requirements of every job have a least cost. A set that costs more than the resources are
+worth is proved impossible, so one program declines all jobs that exceed this budget.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Several solutions: other points that the search for the best one found on its way.
 
-Solvers and searches pass on each better point (`Limits.on_point`, `SolverRuns.report`), and every run its
-last one. Each point is checked: it is another solution if its whole numbers satisfy every row.
+Solvers and searches pass on each better point (`Limits.on_point`, `SolverRuns.report`), and every
+run its last one. Each point is checked: it is another solution if its whole numbers satisfy every
+row.
 """
 
 from __future__ import annotations

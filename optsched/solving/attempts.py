@@ -2,8 +2,8 @@
 
 `auto` tries the next solver after every failure: a solver that is not installed, a crash, a
 certificate that does not hold, a run that did not reach its tolerance, or one that ended without a
-point while time is left. A solver that was asked for is never replaced: its point is kept, and if it gave no duals, the
-bound comes from those of another solver.
+point while time is left. A solver that was asked for is never replaced: its point is kept, and if
+it gave no duals, the bound comes from those of another solver.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Local search for schedules of unrelated machines: the jobs of a few machines are divided anew, so that
-all end by a time that is lowered step by step.
+"""Local search for schedules of unrelated machines: the jobs of a few machines are divided anew, so
+that all end by a time that is lowered step by step.
 
 Let C be the least makespan where jobs may be split, with prices u_i >= 0 of the machines that add up to
 1, and let job j lose  l_ij = u_i p_ij - min_h u_h p_hj  on machine i. For every assignment
@@ -8,8 +8,8 @@ Let C be the least makespan where jobs may be split, with prices u_i >= 0 of the
 
 which is T - C at optimal prices. So an assignment that ends by T near C has small losses and full
 machines, like a good generalised assignment, and `reassignment` can search for it. Of several ways
-to divide jobs the one with the least losses is taken, because it leaves most room. Machines that end in
-time are divided anew as well, to reduce losses.
+to divide jobs the one with the least losses is taken, because it leaves most room. Machines that
+end in time are divided anew as well, to reduce losses.
 """
 
 from __future__ import annotations

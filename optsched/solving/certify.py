@@ -186,7 +186,8 @@ def _checked_claim(
     tolerance: float,
     problems: list[str],
 ) -> Values:
-    """Compare the solver's claims with the recomputed numbers; contradictions are added to `problems`.
+    """Compare the solver's claims with the recomputed numbers; contradictions are added to
+    `problems`.
 
     Returns
     -------
@@ -275,9 +276,9 @@ def _is_shown_best(point: EvaluatedPoint, bound: float | None) -> bool:
 def duals_alone(arrays: LinearForm, program: AllocationProgram | None) -> FloatArray:
     """Duals that need no solver: all prices of resources are 0.
 
-    For an allocation, the dual of the time of each class is the gain of its best column, so the bound
-    is the value if every job were alone. For a ratio it is that of the best column. For a plan that
-    leaves no job out, duals of 0 prove the optimum.
+    For an allocation, the dual of the time of each class is the gain of its best column, so the
+    bound is the value if every job were alone. For a ratio it is that of the best column. For a
+    plan that leaves no job out, duals of 0 prove the optimum.
     """
     y = np.zeros(arrays.shape[0])
     if program is None:
@@ -461,8 +462,9 @@ def certified_allocation(
     """The outcome of an allocation, whichever way it was solved.
 
     Its objective and bound are those of a linear program: the program itself, or a tangent of its
-    utility. The objective is that of the tangent cut at the point, the bound that of the tangent cut at
-    the levels implied by the duals (`Total.touching`). All ways of solving give duals of its rows.
+    utility. The objective is that of the tangent cut at the point, the bound that of the tangent
+    cut at the levels implied by the duals (`Total.touching`). All ways of solving give duals of its
+    rows.
 
     Parameters
     ----------
@@ -497,8 +499,9 @@ def certified_point(
 
     form = runs.build(form_at) if arrays is None else arrays
     y = program.polished(form, y)
-    # The tangent cut at x evaluates the point. The bound needs the tangent cut at the levels implied by
-    # the duals: levels that are 1e-5 off leave a gap of 1e-5 at x (see `Total.touching`).
+    # The tangent cut at x evaluates the point. The bound needs the tangent cut at the levels
+    # implied by the duals: levels that are 1e-5 off leave a gap of 1e-5 at x (see
+    # `Total.touching`).
     tangent = form_at if program.conic else None
     point = EvaluatedPoint(form, x, *program.complete_and_value(x), tangent, program)
     return certified(runs, point, values, y)

@@ -1,8 +1,8 @@
 """The solver that `auto` picks: it depends on the program only, never on time or load.
 
 The steps before that solver runs (closed forms, relaxations of large integer programs) are in
-`optsched.solving.engine.Engine`. If the picked solver is not installed or fails, those of `others` are
-tried in their order.
+`optsched.solving.engine.Engine`. If the picked solver is not installed or fails, those of `others`
+are tried in their order.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def pick(
     Conic and large cold linear programs go to Clarabel (fastest when fed arrays), all others to
     HiGHS (a vertex, warm starts, integers). Where a basis is wanted for the next program, large
     ones go to the interior point of HiGHS, whose crossover ends in one at half the time of simplex
-    from scratch. For an optimum ``inside`` the optimal face an interior-point method without crossover
-    is picked; all other methods end in a vertex. Where a ``vertex`` is wanted, simplex finds it.
+    from scratch. For an optimum ``inside`` the optimal face an interior-point method without
+    crossover is picked; all other methods end in a vertex. Where a ``vertex`` is wanted, simplex
+    finds it.
     """
     if conic:
         return "clarabel", "conic program"

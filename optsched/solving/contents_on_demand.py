@@ -114,7 +114,9 @@ class _Generation:
         self._prove_alone(alone)
 
     def _run(self, session: Session) -> Values:
-        """Run a linear program, without progress: its bound does not hold for contents that are not made."""
+        """Run a linear program, without progress: its bound does not hold for contents that are not
+        made.
+        """
         engine = self._engine
         limits = replace(engine.limits_left(), on_progress=None, options={}, gap=None, work=None)
         return engine.run_within(session, limits)

@@ -7,7 +7,8 @@ dual u_k of the row ``time``. A whole point x is worth
     c'x <= B - sum_j l_j x_j - sum_k u_k (n_k - time_k(x))
 
 - A column with l_j > B - v is in no point that is worth more than v (reduced-cost fixing).
-- At optimal duals nearly every class has one column that loses nothing. Good points differ from this
+- At optimal duals nearly every class has one column that loses nothing. Good points differ from
+this
   choice only where a second column loses little. The program over these columns, with all others
   fixed, is small: it is the *core* (Balas and Zemel, 1980, doi:10.1287/opre.28.5.1130; with several
   resources Puchinger, Raidl and Pferschy, 2010, doi:10.1287/ijoc.1090.0344).
@@ -65,8 +66,8 @@ class Core:
         return cls(classes, arrays, y, bound, np.maximum(loss, 0.0), np.maximum(time, 0.0))
 
     def at_losses(self, bound: float, loss: FloatArray) -> Core:
-        """The core of a program in which no job may idle, at another bound. A point with column j is at
-        least ``loss[j]`` below the bound; losses of several columns need not add up.
+        """The core of a program in which no job may idle, at another bound. A point with column j
+        is at least ``loss[j]`` below the bound; losses of several columns need not add up.
         """
         return replace(self, bound=bound, loss=loss, idle_loss=np.full(len(self.classes), np.inf))
 
@@ -93,8 +94,8 @@ class Core:
     def around(self, point: FloatArray, extra: int) -> tuple[FloatArray, FloatArray]:
         """Bounds of all columns that leave some open, the others as in the point.
 
-        Open are the columns of the point, one for each class, and the ``extra`` columns that lose least.
-        A class with only one of these is fixed.
+        Open are the columns of the point, one for each class, and the ``extra`` columns that lose
+        least. A class with only one of these is fixed.
         """
         C, x = self.classes, point[: len(self.loss)]
         losses = np.append(self.loss, self.idle_loss)

@@ -1,5 +1,5 @@
-"""`DelayedMinimum` by Newton's method: each tangent cut is taken at the optimum of the one before; or
-by prices, if many jobs differ.
+"""`DelayedMinimum` by Newton's method: each tangent cut is taken at the optimum of the one before;
+or by prices, if many jobs differ.
 
 Only this utility is solved by tangents. Those of a concave total prove a bound and are made
 elsewhere: see `optsched.program.total.Total.tangent`.
@@ -56,8 +56,8 @@ def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
 def _solve(
     engine: Engine, program: AllocationProgram, arrays: LinearArrays, solver: str | None
 ) -> Outcome:
-    """Solve with one tangent cut after the other; each optimum is an upper bound on the value, and the
-    next cut is taken there.
+    """Solve with one tangent cut after the other; each optimum is an upper bound on the value, and
+    the next cut is taken there.
     """
     session = engine.open(arrays, solver, classes=program.classes)
     best, value, bound = None, -np.inf, np.inf
@@ -69,7 +69,8 @@ def _solve(
             best = replace(best, termination=values.termination)
             break  # stopped: the best point so far, with the bound of the tangent before
         reached = arrays.objective(values.x)
-        # The optima of Newton's method decrease. If one does not, the solver's precision is reached.
+        # The optima of Newton's method decrease. If one does not, the solver's precision is
+        # reached.
         stalled, bound = reached >= bound * (1.0 - STALLED), min(reached, bound)
         x = cleaned(program, values, engine.name)
         better = program.value(x) > value

@@ -3,9 +3,9 @@
 It lists the ways to solve a program; `optsched.solving.attempts` tries them in order until one
 settles it.
 
-A run may take the rest of the time limit (`SolverRuns`). The point of a stopped run counts as feasible
-(`certify`). If no run found a point, one that needs no solver is the answer (`certified_known`);
-if there is none either, the status is ``limit``.
+A run may take the rest of the time limit (`SolverRuns`). The point of a stopped run counts as
+feasible (`certify`). If no run found a point, one that needs no solver is the answer
+(`certified_known`); if there is none either, the status is ``limit``.
 """
 
 from __future__ import annotations
@@ -302,7 +302,9 @@ class Engine(SolverRuns):
         return values
 
     def _near(self, core: Core, value: float) -> bool:
-        """Whether a value is within the gap, which the user asked for, of the bound of the relaxation."""
+        """Whether a value is within the gap, which the user asked for, of the bound of the
+        relaxation.
+        """
         gap, bound = self.limits.gap, core.bound if self._priced is None else self._priced.bound
         return gap is not None and bound - value <= gap * abs(value)
 
@@ -323,7 +325,9 @@ class Engine(SolverRuns):
         return better
 
     def _limits_of_a_core(self) -> Limits:
-        """A part of the time and few nodes; no progress, as its bound does not hold for the program."""
+        """A part of the time and few nodes; no progress, as its bound does not hold for the
+        program.
+        """
         limits = self.limits_left()
         nodes = CORE_NODES if limits.work is None else min(CORE_NODES, limits.work)
         seconds = None if limits.time is None else SHARE * limits.time
@@ -349,7 +353,8 @@ class Engine(SolverRuns):
 
     def _easier(self, program: AllocationProgram) -> Iterator[Way]:
         """Ways that `auto` has besides the program itself: by prices, if these take the whole
-        program; else its relaxation, without whole jobs and without side rows that prices cannot take.
+        program; else its relaxation, without whole jobs and without side rows that prices cannot
+        take.
 
         The price method takes no jobs that share GPUs. A large integer program of such jobs is
         relaxed to rows and columns.
@@ -496,7 +501,8 @@ class Engine(SolverRuns):
     def _improve(self, program: AllocationProgram, search: Reassignment, core: Core) -> bool:
         """Search while that is promising; returns whether the clock ended it.
 
-        If most columns are open, branch and bound would not end, so the search gets most of the time.
+        If most columns are open, branch and bound would not end, so the search gets most of the
+        time.
         """
         step = step_of(core.arrays.cost, core.arrays.integer) or 0.0
         began, reported, columns = self.timer.clock(), np.inf, program.classes.columns
@@ -593,8 +599,8 @@ class Engine(SolverRuns):
             [np.zeros(0), *(relaxed.duals.get(name, missing[name]) for name in missing)]
         )
         x = program.kept(relaxed.x)
-        # A core needs a feasible point. The relaxation has no rows with lower sides, so its point may
-        # violate them, and so may the points after exchanges.
+        # A core needs a feasible point. The relaxation has no rows with lower sides, so its point
+        # may violate them, and so may the points after exchanges.
         if program.integral and len(easier.side) == len(program.side):
             if not program.concave:
                 from optsched.solving.core import Core
@@ -618,7 +624,9 @@ class Engine(SolverRuns):
         return groups
 
     def solve_for_groups(self, groups: GroupFloors) -> Outcome:
-        """Solve the program that limits the others by prices, then raise the groups to their demands."""
+        """Solve the program that limits the others by prices, then raise the groups to their
+        demands.
+        """
         direct = self.solver_as_it_is(groups.easier)
         assert direct is not None, "for_groups has asked"
         values = self._as_it_is(groups.easier, *direct, None)

@@ -1,9 +1,9 @@
 """Local search around a whole point: moves of one or two jobs at a time.
 
-The gap of a rounded point is mostly due to unused resources. Few single moves fit into them, but some
-pairs of moves use nearly all of them: one job takes more, and another one frees what is missing. The
-gain of a pair is at most the value of the unused resources at the duals minus the losses of its moves
-(`Core`), so only the moves that lose least are tried.
+The gap of a rounded point is mostly due to unused resources. Few single moves fit into them, but
+some pairs of moves use nearly all of them: one job takes more, and another one frees what is
+missing. The gain of a pair is at most the value of the unused resources at the duals minus the
+losses of its moves (`Core`), so only the moves that lose least are tried.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ capacities  usage_p x <= W_p  imply
 
     sum_c (sum_p w_p usage_pc - a_c) x_c  <=  sum_p w_p W_p - b
 
-This row only limits, like a quota of all jobs outside of the group: it has a price. The program with
-these rows instead is easier, and its optimum is at least as large. A price v of such a row means prices
-v w_p of the capacities and -v of the row that demands, so duals of the easier program are duals of
-the program.
+This row only limits, like a quota of all jobs outside of the group: it has a price. The program
+with these rows instead is easier, and its optimum is at least as large. A price v of such a row
+means prices v w_p of the capacities and -v of the row that demands, so duals of the easier program
+are duals of the program.
 
 Another row that limits,  l x <= L  as a budget, may leave GPUs that nobody can pay for. Of the columns that
 are asked for, it takes at least l_c = c_p usage_pc on pool p. For each t among the c_p / w_p
@@ -19,8 +19,8 @@ follows too, and has nothing negative either. These are the extreme rays of all 
 asks, m of l and p of the pools with  v w_p <= p_p + m c_p:  at the others, the group would be paid to run.
 
 An optimum of the easier program satisfies the demand once the group gets what the others must leave
-(`GroupFloors.raised`). This fails if the group would have to run in places that are worse than none:
-prices would have to be negative there.
+(`GroupFloors.raised`). This fails if the group would have to run in places that are worse than
+none: prices would have to be negative there.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ class GroupFloors(Displayed):
     def raised(self, x: FloatArray) -> FloatArray:
         """A point that gives each group its demand, as far as time and limits allow.
 
-        Pools that use least of the other limits come first. In each pool the classes of a group run on
-        what is left, in proportion to their time left.
+        Pools that use least of the other limits come first. In each pool the classes of a group run
+        on what is left, in proportion to their time left.
         """
         for rows, weight, *_ in self.asking:
             matrix = sp.csr_matrix(rows.matrix)

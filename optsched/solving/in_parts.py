@@ -1,4 +1,6 @@
-"""Programs solved in parts (`optsched.program.partition`): the joined optima, and a bound for the whole."""
+"""Programs solved in parts (`optsched.program.partition`): the joined optima, and a bound for the
+whole.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ WORDS = "in parts"
 def solve_in_parts(engine: Engine, program: AllocationProgram, part: IntArray) -> SolvedProgram:
     """The parts side by side, joined, with a bound on the optimum of the whole.
 
-    If a part has no point, the whole may still have one: the outcome is then that nothing was found.
+    If a part has no point, the whole may still have one: the outcome is then that nothing was
+    found.
 
     Parameters
     ----------

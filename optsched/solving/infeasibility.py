@@ -1,10 +1,10 @@
 """Why a program is infeasible:
 a proof that is recomputed, and a small set of rows that cannot all hold.
 
-A claim of infeasibility is always checked. The linear relaxation comes first: it settles most programs
-quickly, integer ones too, and its duals are a proof. The integer program itself is solved again only
-if the relaxation is feasible. Runs of integer programs and the deletion filter have a work limit, and
-all runs share one timer; when it ends, the result so far is the answer.
+A claim of infeasibility is always checked. The linear relaxation comes first: it settles most
+programs quickly, integer ones too, and its duals are a proof. The integer program itself is solved
+again only if the relaxation is feasible. Runs of integer programs and the deletion filter have a
+work limit, and all runs share one timer; when it ends, the result so far is the answer.
 """
 
 from __future__ import annotations
@@ -193,8 +193,8 @@ def _highs(load: Callable[[str], type[Solver]] | None) -> type[Solver]:
 def check_claim(arrays: LinearArrays, analyst: Analyst, ray: FloatArray | None = None) -> Checked:
     """Check whether the rows can be met.
 
-    ``ray`` are multipliers by which a solver shows that they cannot (Farkas). They are checked first,
-    which needs no solver.
+    ``ray`` are multipliers by which a solver shows that they cannot (Farkas). They are checked
+    first, which needs no solver.
 
     The dual bound of the elastic relaxation, recomputed, is the proof of infeasibility; of an
     integer program that of its linear relaxation. If the relaxation can be met, an integer
@@ -252,8 +252,8 @@ def _heavy_rows(arrays: LinearArrays, weight: FloatArray, analyst: Analyst) -> I
     """Rows whose weight in a proof is above rounding. If these can all be met, the rows with any
     weight; if these can be met too, all rows.
 
-    Weights may differ by 1e9: so much more may one row demand than another allows, and they conflict
-    only together.
+    Weights may differ by 1e9: so much more may one row demand than another allows, and they
+    conflict only together.
     """
     feasibility = replace(arrays, cost=np.zeros(arrays.shape[1]), offset=0.0)
     least = 1e-9 * weight.max(initial=0.0)
@@ -300,11 +300,11 @@ def refuse_refuted(
 
 
 def conflicting_rows(arrays: LinearArrays, checked: Checked, analyst: Analyst) -> ConflictingRows:
-    """A small set of rows that cannot all be met, found by a deletion filter within the limits of work
-    and time.
+    """A small set of rows that cannot all be met, found by a deletion filter within the limits of
+    work and time.
 
-    Large parts of the set are left out first, then smaller ones, then single rows. Once every single
-    row was tried, the set is irreducible: without any one of its rows the others can be met.
+    Large parts of the set are left out first, then smaller ones, then single rows. Once every
+    single row was tried, the set is irreducible: without any one of its rows the others can be met.
     """
     if checked.finding is ClaimFinding.SHOWN:
         search = _Deletion(arrays.relaxed(), checked.rows, analyst, linear=True)

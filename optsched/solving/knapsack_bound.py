@@ -45,10 +45,11 @@ def knapsack_bound(program: AllocationProgram, arrays: LinearForm, y: FloatArray
 def knapsack_losses(
     program: AllocationProgram, arrays: LinearForm, y: FloatArray
 ) -> tuple[float, FloatArray] | None:
-    """The bound, not rounded, and how far below it points with a column are at least, shape (columns,).
+    """The bound, not rounded, and how far below it points with a column are at least, shape
+    (columns,).
 
-    A point with column c is worth at most the bound minus the loss of c. The loss is infinite if no point
-    has the column. None as in `knapsack_bound`.
+    A point with column c is worth at most the bound minus the loss of c. The loss is infinite if no
+    point has the column. None as in `knapsack_bound`.
     """
     priced = _Priced.of(program, arrays, y)
     if priced is None:
@@ -98,8 +99,8 @@ class _Priced(NamedTuple):
 def with_job_prices(program: AllocationProgram, y: FloatArray, price: FloatArray) -> FloatArray:
     """Duals of all rows, in which the prices of jobs are replaced.
 
-    Equal jobs get the mean of their prices. The bound is concave in the prices and does not change if
-    equal jobs are swapped, so the mean is no worse.
+    Equal jobs get the mean of their prices. The bound is concave in the prices and does not change
+    if equal jobs are swapped, so the mean is no worse.
 
     Parameters
     ----------

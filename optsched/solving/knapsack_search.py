@@ -283,8 +283,8 @@ class KnapsackSearch:
                 number += way
 
     def run(self, enough: Callable[[], bool]) -> None:
-        """List more sets in each pass, until the best point is optimal, the lists have their largest
-        length, or ``enough`` returns true.
+        """List more sets in each pass, until the best point is optimal, the lists have their
+        largest length, or ``enough`` returns true.
         """
         for listed in LISTED:
             for each in sorted(self.relaxations, key=lambda each: -each.bound):
@@ -300,7 +300,9 @@ class KnapsackSearch:
         return self._most_lost(of.bound) >= (0.0 if self.step else 2 * ROUNDING * abs(of.bound))
 
     def _enumerate(self, of: KnapsackRelaxation, listed: int, enough: Callable[[], bool]) -> None:
-        """Look for a better point among pairs of listed sets, and lower the bound of the other points."""
+        """Look for a better point among pairs of listed sets, and lower the bound of the other
+        points.
+        """
         order = np.argsort(of.loss, kind="stable")
         most = self._most_lost(of.most)
         count = int(np.searchsorted(of.loss[order], most, "right"))

@@ -62,7 +62,8 @@ class Outcome(Displayed):
     refuted : bool
         Whether a feasible point showed that what the solver claimed is false.
     by_clock : bool
-        Whether the clock or the user stopped a run that this depends on, other than that of ``values``.
+        Whether the clock or the user stopped a run that this depends on, other than that of
+        ``values``.
     """
 
     values: Values

@@ -369,7 +369,9 @@ def solution_of(
 
 
 def _some_time_for_all(engine: Engine, solved: SolvedProgram) -> Outcome:
-    """The outcome of a program; infeasible if every allocation is proved to leave a job without time."""
+    """The outcome of a program; infeasible if every allocation is proved to leave a job without
+    time.
+    """
     program, outcome = solved.program, solved.outcome
     nothing_shown = outcome.x is not None or outcome.status is Status.LIMIT
     if (
@@ -384,7 +386,9 @@ def _some_time_for_all(engine: Engine, solved: SolvedProgram) -> Outcome:
 
 
 def _without_plan(outcome: Outcome) -> Outcome:
-    """The outcome without its point, which leaves a job without any time: the objective is infinite."""
+    """The outcome without its point, which leaves a job without any time: the objective is
+    infinite.
+    """
     return replace(
         outcome.without_bound(),
         values=replace(outcome.values, termination=Termination.IMPRECISE),
@@ -481,8 +485,8 @@ def cut_off(
     timer: Timer,
     timings: Mapping[str, float],
 ) -> Solution:
-    """No answer: the time was over before a solver could begin. A note says which steps took it, and
-    which limit to try.
+    """No answer: the time was over before a solver could begin. A note says which steps took it,
+    and which limit to try.
     """
     least = 0.01 * timer.spent
     spent = [

@@ -1,9 +1,9 @@
 """Cross-checks of bounds that no duals prove, by another solver or another search.
 
-The bound of a branch and bound is a claim: CP-SAT 9.15 has called 28 optimal where 27 exists. So a row
-asks for an objective that is one step better than the incumbent, and another solver solves that
-program. If it is infeasible, the claim is cross-checked. If it has a better point, the claim is false:
-that point becomes the incumbent, and is checked in the same way.
+The bound of a branch and bound is a claim: CP-SAT 9.15 has called 28 optimal where 27 exists. So a
+row asks for an objective that is one step better than the incumbent, and another solver solves that
+program. If it is infeasible, the claim is cross-checked. If it has a better point, the claim is
+false: that point becomes the incumbent, and is checked in the same way.
 """
 
 from __future__ import annotations

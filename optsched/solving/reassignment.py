@@ -1,13 +1,13 @@
 """Local search for assignments: the jobs of a few agents are divided among them anew.
 
 At duals of the relaxation, a job loses ``loss_ij`` with agent i, and a unit of room that stays free
-loses the ``price_i`` of the agent. The value of an assignment is the bound minus its losses (`Core`),
-so a good one has small losses and full agents. Few exchanges of two jobs leave agents full; among
-the millions of ways to divide the jobs of four agents some do.
+loses the ``price_i`` of the agent. The value of an assignment is the bound minus its losses
+(`Core`), so a good one has small losses and full agents. Few exchanges of two jobs leave agents
+full; among the millions of ways to divide the jobs of four agents some do.
 
-They are found by meeting in the middle: the jobs are cut into two halves, the ways to divide each half
-that lose least are listed, and pairs of ways are kept that overload no agent and lose no more than the
-present assignment.
+They are found by meeting in the middle: the jobs are cut into two halves, the ways to divide each
+half that lose least are listed, and pairs of ways are kept that overload no agent and lose no more
+than the present assignment.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ class _Neighbourhood(NamedTuple):
 class Reassignment:
     """A search that moves from one feasible assignment to the next.
 
-    It accepts assignments that lose no more than the present one, or up to a typical loss more than the
-    best one.
+    It accepts assignments that lose no more than the present one, or up to a typical loss more than
+    the best one.
 
     Attributes
     ----------
@@ -171,8 +171,8 @@ class Reassignment:
         self.typical = max(float(np.median(some)) if len(some) else 0.0, ROUNDING)
 
     def run(self, stale: int, enough: Callable[[float], bool]) -> None:
-        """Search until ``stale`` neighbourhoods in a row brought no improvement, or ``enough`` accepts the
-        loss of the best assignment.
+        """Search until ``stale`` neighbourhoods in a row brought no improvement, or ``enough``
+        accepts the loss of the best assignment.
         """
         since = 0
         while since < stale and not enough(self.least):
@@ -191,8 +191,8 @@ class Reassignment:
         return True
 
     def divide(self, agents: IntArray, spare: float) -> bool:
-        """Divide the jobs of some agents in another way that loses at most ``spare`` more than now; returns
-        whether there is one.
+        """Divide the jobs of some agents in another way that loses at most ``spare`` more than now;
+        returns whether there is one.
         """
         found = self._divided(self._part(agents, spare))
         if found is not None:

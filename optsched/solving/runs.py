@@ -323,7 +323,8 @@ class SolverRuns:
             isolated = self._own_process().isolated(solver)
             self._own_process().start()
         except (UsageError, SolverUnavailable) as error:
-            # The class is part of a script, or no process can be started: an overrun is accepted then
+            # The class is part of a script, or no process can be started: an overrun is accepted
+            # then
             log.info("solver %s runs in this process: %s", solver.name, error)
             return solver
         log.info("solver %s runs in a process that can be killed", solver.name)
@@ -356,7 +357,9 @@ class SolverRuns:
         words: str,
         point: Callable[[], FloatArray],
     ) -> None:
-        """Report the best point and the bound of a search that began at a time of the timer's clock."""
+        """Report the best point and the bound of a search that began at a time of the timer's
+        clock.
+        """
         limits = self.limits
         if limits.on_progress is not None:
             limits.on_progress(Progress(self.timer.clock() - began, value, bound, words))

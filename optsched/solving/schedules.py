@@ -61,8 +61,8 @@ log = logging.getLogger("optsched")
 
 
 LATER_COLUMNS, LATER_NODES = 4000, 5
-"""Limits of the programs of later objectives: columns, and nodes of branch and bound. They keep these
-programs quick beside the first objective, and do not depend on the clock."""
+"""Limits of the programs of later objectives: columns, and nodes of branch and bound. They keep
+these programs quick beside the first objective, and do not depend on the clock."""
 PLANS = "plans of what runs when"
 NO_PLAN_BY_RULE = "not proven: the plan by rule does not keep all deadlines"
 NOT_PROVEN = (
@@ -174,8 +174,8 @@ def _balanced(
     machines: Callable[[], MachineTimes],
     point: FloatArray | None,
 ) -> FloatArray | None:
-    """The better of a point and the result of a search at the duals of the relaxation; small programs are
-    not searched.
+    """The better of a point and the result of a search at the duals of the relaxation; small
+    programs are not searched.
     """
     arrays = plan.program.arrays
     if arrays.shape[1] < SEARCHED or engine.limits.work is not None or engine.start is not None:
@@ -227,7 +227,9 @@ def _balanced(
 
 
 def _guaranteed(plan: LinearPlan, solved: SolvedProgram) -> SolvedProgram:
-    """The solved plan with a note on its guarantee; its certificate fails if the guarantee is violated."""
+    """The solved plan with a note on its guarantee; its certificate fails if the guarantee is
+    violated.
+    """
     outcome, factor = solved.outcome, plan.guarantee
     if factor is None or outcome.value is None:
         return solved
@@ -274,7 +276,9 @@ def _without_bound(outcome: Outcome) -> Outcome:
 def _by_parts(
     engine: Engine, plan: LinearPlan, parts: Parts, point: FloatArray | None
 ) -> SolvedProgram:
-    """Solve by column generation; without a point, only the plan with all schedules can prove infeasibility."""
+    """Solve by column generation; without a point, only the plan with all schedules can prove
+    infeasibility.
+    """
     arrays = engine.build(lambda: plan.program.arrays)
     engine.use(engine.load("highs"), "by columns, which are schedules of whole jobs")
     values = engine.record(
@@ -338,7 +342,8 @@ UNDECIDED = (
 
 
 def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) -> SolvedProgram:
-    """The better schedule of two, one made of an optimum and one by rule, with the bound of the program.
+    """The better schedule of two, one made of an optimum and one by rule, with the bound of the
+    program.
 
     The program is a relaxation: if it is infeasible, there is no schedule; a point of it need not
     have one.
@@ -448,10 +453,10 @@ def _of_schedule(engine: Engine, plan: LinearPlan, outcome: Outcome, schedule: S
 def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgram:
     """The best schedule by the later objectives among those found of the same objective.
 
-    Each later objective is a separate program in which the earlier objectives keep their values. Its
-    run starts from the best known schedule, takes the rest of the time, and is limited by
-    `LATER_COLUMNS` and `LATER_NODES`. If it fails, the schedule so far remains. Status, bound and gap
-    of the outcome belong to the plan's first objective.
+    Each later objective is a separate program in which the earlier objectives keep their values.
+    Its run starts from the best known schedule, takes the rest of the time, and is limited by
+    `LATER_COLUMNS` and `LATER_NODES`. If it fails, the schedule so far remains. Status, bound and
+    gap of the outcome belong to the plan's first objective.
     """
     assert outcome.x is not None
     if not outcome.certificate.ok or not (plan.improve or plan.later):
@@ -510,7 +515,8 @@ def _of_duals(certificate: Certificate, outcome: Outcome) -> Certificate:
 
 
 def _with_held(arrays: LinearArrays, held: Sequence[Held], schedule: Schedule) -> LinearArrays:
-    """The program with a row for each earlier objective, which must not exceed its value at a schedule.
+    """The program with a row for each earlier objective, which must not exceed its value at a
+    schedule.
 
     Its first columns are those of the earlier programs.
     """
@@ -550,8 +556,8 @@ def _better(
     schedule: Schedule,
     values: Values,
 ) -> Schedule:
-    """The schedule of a run, if it keeps all rows, loses nothing in earlier objectives and is better in
-    the last one; otherwise the schedule before.
+    """The schedule of a run, if it keeps all rows, loses nothing in earlier objectives and is
+    better in the last one; otherwise the schedule before.
     """
     if values.x is None:
         return schedule
@@ -633,8 +639,8 @@ def _run_timeline(
     first: tuple[IntArray, IntArray] | None,
     name: str | None,
 ) -> Values:
-    """Starts and modes from a solver by name, or from the chosen one; lowered to a time-indexed program
-    if it takes no timelines.
+    """Starts and modes from a solver by name, or from the chosen one; lowered to a time-indexed
+    program if it takes no timelines.
     """
     solver = engine.choose_for_timeline(timeline, name)
     if first is not None and engine.time_left <= 0:
@@ -700,7 +706,9 @@ def _run_indexed(
 
 
 def _no_later_than(timeline: TimelineProgram, start: IntArray, mode: IntArray) -> TimelineProgram:
-    """The timeline with deadlines no later than the makespan of a known schedule, if only that counts."""
+    """The timeline with deadlines no later than the makespan of a known schedule, if only that
+    counts.
+    """
     if not timeline.only_makespan:
         return timeline
     latest = int((start + timeline.duration[mode]).max(initial=0))
@@ -708,8 +716,8 @@ def _no_later_than(timeline: TimelineProgram, start: IntArray, mode: IntArray) -
 
 
 def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
-    """The outcome of starts and modes, checked in integers; activities are shifted left if no cost can
-    increase.
+    """The outcome of starts and modes, checked in integers; activities are shifted left if no cost
+    can increase.
     """
     began = time.perf_counter()
     assert values.x is not None and engine.chosen is not None

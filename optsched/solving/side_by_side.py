@@ -1,8 +1,8 @@
 """Parts of a program that are solved side by side, in this process or in others (`optsched.executors`).
 
 Each part has its own engine, with the settings of the engine of the whole and the rest of its time.
-The latter adds up the totals of their runs in the order of the parts, so that neither the answer nor
-its record depends on where parts were solved.
+The latter adds up the totals of their runs in the order of the parts, so that neither the answer
+nor its record depends on where parts were solved.
 """
 
 from __future__ import annotations

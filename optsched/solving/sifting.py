@@ -1,7 +1,8 @@
 """Linear programs of which an optimum uses few columns: sifting.
 
-A restricted program over some columns is solved. Columns with negative reduced cost at its duals are
-added, until there are none. The first columns are chosen by a relaxation with far fewer columns.
+A restricted program over some columns is solved. Columns with negative reduced cost at its duals
+are added, until there are none. The first columns are chosen by a relaxation with far fewer
+columns.
 
 R. E. Bixby, J. W. Gregory, I. J. Lustig, R. E. Marsten, D. F. Shanno, "Very large-scale linear programming: a
 case study in combining interior point and simplex methods", Operations Research 40(5), 1992.

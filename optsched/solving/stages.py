@@ -1,7 +1,7 @@
 """Stages: the programs that come before the last run of an allocation program.
 
-Rows that may give way are relaxed by as little as possible. The utility then decides how the program
-is solved (`Method`): directly, by tangent cuts, or by water filling.
+Rows that may give way are relaxed by as little as possible. The utility then decides how the
+program is solved (`Method`): directly, by tangent cuts, or by water filling.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Warm starts: a simplex basis, prices or a schedule of one program, with labels, for the next program.
+"""Warm starts: a simplex basis, prices or a schedule of one program, with labels, for the next
+program.
 
 Jobs come and go between rounds, and classes, columns and rows are numbered anew. A basis is
 therefore kept with what its columns and rows stand for, as plain data: a solver that starts from it
@@ -98,7 +99,9 @@ class WarmStart(Displayed):
         return Stretches(job[there], self.column[there, 2:], start, end)
 
     def revised(self, rows: IntArray, added: int) -> WarmStart:
-        """The warm start after only the jobs at these rows stayed, in this order, and others were added."""
+        """The warm start after only the jobs at these rows stayed, in this order, and others were
+        added.
+        """
         return replace(
             self, of_job=np.concatenate([self.of_job[rows], np.full(added, -1, np.int64)])
         )
@@ -106,9 +109,9 @@ class WarmStart(Displayed):
     def basis(self, classes: Classes, arrays: LinearArrays) -> tuple[Basis, str]:
         """A basis for another program, and a text that says how much of it is known.
 
-        Known rows and columns keep their status; new columns start at their lower bound, and new rows
-        are basic. If there are fewer basic variables than rows, the first nonbasic rows become basic.
-        If there are too many, the solver repairs the basis.
+        Known rows and columns keep their status; new columns start at their lower bound, and new
+        rows are basic. If there are fewer basic variables than rows, the first nonbasic rows become
+        basic. If there are too many, the solver repairs the basis.
         """
         # Numbers are new in each round: a column is known by classes of the one before and a label.
         class_before = self._classes_before(classes)

@@ -41,8 +41,8 @@ log = logging.getLogger("optsched")
 
 FILLING = "filling"
 CLOSES = "closes"
-"""Mark of stages that close columns: 1, 2 if floors cap levels too, 3 if closed columns are also fixed
-at 0. Stages of older files have no mark and close nothing.
+"""Mark of stages that close columns: 1, 2 if floors cap levels too, 3 if closed columns are also
+fixed at 0. Stages of older files have no mark and close nothing.
 """
 MARKS = (1.0, 2.0, 3.0)
 """Values of `CLOSES`."""
@@ -209,7 +209,8 @@ class _PricedRuns(_Runs):
         self.session = solver().open_filling(program, engine.limits)
 
     def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays]:
-        # Levels are exact to rounding. A slack of many classes would let others rise by more than that.
+        # Levels are exact to rounding. A slack of many classes would let others rise by more than
+        # that.
         filling.loose, filling.empties = 0.0, True
         number, values = self.session.stage(path, self.engine.limits_left())
         arrays = self.engine.build(lambda: filling.segment(path, number))
@@ -249,7 +250,8 @@ class _LinearRuns(_Runs):
             if rise >= 0.0:
                 self.reached = values
             if rise == -np.inf and number == low and filling.loose < LOOSEST:
-                # The solver met the levels of earlier stages less closely than the slack of its rows.
+                # The solver met the levels of earlier stages less closely than the slack of its
+                # rows.
                 filling.loose *= 10.0
                 continue
             # Not even the start of the segment is reached: the rise ends before it.
@@ -300,8 +302,8 @@ def _stopped(
     reached: Values | None,
     stages: Sequence[Stage],
 ) -> SolvedProgram:
-    """The result if a run ends without an optimum: the last point that keeps all levels, or else the
-    point of this run.
+    """The result if a run ends without an optimum: the last point that keeps all levels, or else
+    the point of this run.
     """
     program, final = filling.program, filling.final()
     if values.termination not in (*STOPPED, Termination.IMPRECISE):
@@ -353,8 +355,8 @@ def filling_of(program: AllocationProgram, stages: Sequence[Stage]) -> Filling:
 
 
 def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
-    """Advance the filling by a solved stage; returns the bound that its duals prove, and the unit of
-    its rise.
+    """Advance the filling by a solved stage; returns the bound that its duals prove, and the unit
+    of its rise.
 
     Raises
     ------

@@ -12,7 +12,9 @@ __all__ = ["Finding", "Verification", "verify"]
 
 
 class _CallableModule(ModuleType):
-    """A module that can be called: an import of this package replaces the function `optsched.verify`."""
+    """A module that can be called: an import of this package replaces the function
+    `optsched.verify`.
+    """
 
     __call__ = staticmethod(verify)
 

@@ -277,7 +277,9 @@ def _check_figures(subject: RebuiltSolution, rows: AllocationRows, findings: Fin
 def _optimum(
     subject: RebuiltSolution, rows: AllocationRows, findings: Findings
 ) -> FloatArray | None:
-    """The point to which the numbers of the file belong; None with a finding if its figures give none."""
+    """The point to which the numbers of the file belong; None with a finding if its figures give
+    none.
+    """
     figures = by_class(rows.classes, subject.document.figures or {})
     try:
         return subject.formulation.optimum(rows.classes, rows.x, figures)

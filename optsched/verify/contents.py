@@ -1,4 +1,5 @@
-"""Contents of nodes at the prices of a solution: the largest worth of what a node, or a shared GPU, holds.
+"""Contents of nodes at the prices of a solution: the largest worth of what a node, or a shared GPU,
+holds.
 
 Where contents of nodes are priced (`optsched.program.space`), the duals of a file have a price v_p of room
 for every part p on nodes of a class, and a price s of such a node. They bound all placements if no contents

@@ -1,4 +1,6 @@
-"""Rules whose search for a bound was cut off by the clock: with more time they may decide otherwise."""
+"""Rules whose search for a bound was cut off by the clock: with more time they may decide
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from optsched.verify.subject import RebuiltSolution
 
 
 def check_cut_short(subject: RebuiltSolution, findings: Findings) -> BoundVerdict:
-    """Check the allocation and all that follows from it; the bound may not be tighter than with all the time."""
+    """Check the allocation and all that follows from it; the bound may not be tighter than with all
+    the time.
+    """
     before = len(findings)
     document, formulation = subject.document, subject.formulation
     check_termination(document, findings)

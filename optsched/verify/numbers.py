@@ -82,8 +82,8 @@ class CheckedPoint:
 
     @cached_property
     def dual(self) -> LinearArrays:
-        """The linear program that the duals bound; for a concave utility its tangent at the levels that
-        the duals imply.
+        """The linear program that the duals bound; for a concave utility its tangent at the levels
+        that the duals imply.
         """
         if self.priced_space is not None:
             return self.priced_space
@@ -107,7 +107,9 @@ class CheckedPoint:
 
     @cached_property
     def priced_nodes(self) -> PricedNodes | None:
-        """The duals of the file with prices of nodes that no contents exceed; None without such duals."""
+        """The duals of the file with prices of nodes that no contents exceed; None without such
+        duals.
+        """
         space, arrays = self.program.space, self.priced_space
         if space is None or arrays is None or self.duals is None:
             return None
@@ -115,8 +117,8 @@ class CheckedPoint:
 
     @cached_property
     def by_knapsacks(self) -> float | None:
-        """The bound of an assignment whose agents solve knapsacks at the duals of the file; None if the
-        program is no assignment, or the duals alone prove as much.
+        """The bound of an assignment whose agents solve knapsacks at the duals of the file; None if
+        the program is no assignment, or the duals alone prove as much.
         """
         if self.duals is None or self.priced_space is not None:
             return None
@@ -281,8 +283,8 @@ def _left_open(point: CheckedPoint) -> bool:
 
 
 def _check_duals_written(point: CheckedPoint) -> BoundVerdict:
-    """The verdict on the bound if the file has no duals: it may lack them if there are many rows, or if
-    the solver gives none.
+    """The verdict on the bound if the file has no duals: it may lack them if there are many rows,
+    or if the solver gives none.
     """
     document = point.document
     rows = point.dual.shape[0]
@@ -317,7 +319,9 @@ def check_contradiction(
     noise: float = 0.0,
     known: float | None = None,
 ) -> None:
-    """Report a bound that the objective, or that of a ``known`` point, exceeds by more than ``noise``."""
+    """Report a bound that the objective, or that of a ``known`` point, exceeds by more than
+    ``noise``.
+    """
     bound = document.bound
     points = (
         ("the objective", document.objective),
@@ -369,8 +373,8 @@ def _near(found: float | None, expected: float) -> bool:
 
 
 def check_status(point: CheckedPoint) -> None:
-    """Check that the status is optimal if the gap is small, or within the gap that was asked for, and
-    feasible otherwise.
+    """Check that the status is optimal if the gap is small, or within the gap that was asked for,
+    and feasible otherwise.
 
     For a program without whole jobs only a bound that duals prove counts.
     """

@@ -1,8 +1,8 @@
 """Whole GPUs in a solution file:
 whether rows that run side by side fit, and which GPUs each row has.
 
-If rows that run side by side are shown not to fit, the file is refused: it cannot be carried out. A file
-with rounds states which rows take turns. A file without ``packed`` claims that all rows fit.
+If rows that run side by side are shown not to fit, the file is refused: it cannot be carried out. A
+file with rounds states which rows take turns. A file without ``packed`` claims that all rows fit.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def check_packed(subject: RebuiltSolution, findings: Findings) -> None:
 def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
     """Check placement and figures, where the file has them.
 
-    The method that placed the rows chose which of them run at the same time; only that choice is checked.
-    The two bounds are claims, and refused if the placement contradicts them.
+    The method that placed the rows chose which of them run at the same time; only that choice is
+    checked. The two bounds are claims, and refused if the placement contradicts them.
     """
     document = subject.document
     if (document.placement is None) != (document.placement_figures is None):

@@ -118,7 +118,8 @@ def _check_later(
 ) -> None:
     """Check the later objectives and the jobs that are left out; older files state neither.
 
-    The values follow from the schedule. Their bounds are claims of the solver; none may exceed its value.
+    The values follow from the schedule. Their bounds are claims of the solver; none may exceed its
+    value.
     """
     document = subject.document
     later = plan.later if isinstance(plan, LinearPlan) else ()

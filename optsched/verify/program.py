@@ -1,8 +1,9 @@
 """A program's solution (``optsched-program-solution/1``) against its program,
 every number recomputed.
 
-As for solutions of instances, two fields of the file are trusted: the bound of a program without duals,
-and the gap that was asked for. Columns and rows are matched by name; those that the file omits are 0.
+As for solutions of instances, two fields of the file are trusted: the bound of a program without
+duals, and the gap that was asked for. Columns and rows are matched by name; those that the file
+omits are 0.
 """
 
 from __future__ import annotations
@@ -234,7 +235,8 @@ class _Check:
             "there is a point that meets every row",
         ):
             return "not verifiable"
-        # Rows of an integer program may conflict without a proof by duals; that is not checked again.
+        # Rows of an integer program may conflict without a proof by duals; that is not checked
+        # again.
         linear = checked.needed is not None or not arrays.is_integer
         place = {name: number for number, name in enumerate(self.program.rows)}
         for index, name in enumerate(document.conflicts):

@@ -1,4 +1,6 @@
-"""The allocation of a solution file: each row is matched to a column of the classes, and summed to x."""
+"""The allocation of a solution file: each row is matched to a column of the classes, and summed to
+x.
+"""
 
 from __future__ import annotations
 
@@ -246,7 +248,9 @@ def _text(attributes: Mapping[str, Any]) -> str:
 def resolve_rows(
     classes: Classes, rows: Sequence[AllocationRow], findings: Findings
 ) -> AllocationRows | None:
-    """All rows of the file; None with findings if a row matches no column or has an impossible fraction."""
+    """All rows of the file; None with findings if a row matches no column or has an impossible
+    fraction.
+    """
     before = len(findings)
     job, partner, column = Resolver(classes).resolve(rows, "allocation", findings)
     fraction = np.array([row.fraction for row in rows], np.float64)

@@ -1,4 +1,6 @@
-"""What a solution file solves, built again: formulation, side constraints, candidates, classes, program."""
+"""What a solution file solves, built again: formulation, side constraints, candidates, classes,
+program.
+"""
 
 from __future__ import annotations
 
@@ -90,15 +92,17 @@ class RebuiltSolution:
 
     @property
     def cut_short(self) -> bool:
-        """Whether a rule decided while its search for a bound was cut off: with more time it may decide
-        otherwise.
+        """Whether a rule decided while its search for a bound was cut off: with more time it may
+        decide otherwise.
         """
         by_clock = self.document.termination in BY_CLOCK
         return by_clock and not self.expects_nothing and self.formulation.rounds_what_is_known
 
     @cached_property
     def again(self) -> Solution:
-        """The instance solved again, with the seed of the file; the file of a closed form must be equal."""
+        """The instance solved again, with the seed of the file; the file of a closed form must be
+        equal.
+        """
         # A file may hold any number; solvers take seeds of 31 bits.
         limits = Limits(seed=min(max(self.document.solver.seed, 0), LARGEST_SEED))
         return self.formulation.solve(self.candidates, Engine(load_solver, limits=limits))
@@ -247,7 +251,8 @@ def _options(
 ) -> Any:
     """Options with the values that are used.
 
-    Options that the file does not name have their defaults, because files may be older than an option.
+    Options that the file does not name have their defaults, because files may be older than an
+    option.
     """
     try:
         options = owner.Options.model_validate(dict(given))

@@ -1,4 +1,5 @@
-"""`SolverProcess`: a child process that runs solvers, and the values of runs that it does not survive.
+"""`SolverProcess`: a child process that runs solvers, and the values of runs that it does not
+survive.
 
 Callers use `IsolatedSolver` and `IsolatedSession` in the place of a solver and its sessions. Linear,
 conic and timeline programs run in the process. Allocation programs and fillings run in the caller's:
@@ -129,9 +130,10 @@ class SolverProcess:
         Seconds after ``Limits.time`` at which a process that has not answered is killed; also those
         that it has after Ctrl-C. A run without a time limit is waited for without end.
     lasting : bool
-        Whether more calls follow after a run that is not answered in time, as in a scheduler: that run
-        ends in `SolverCrashed`, and the next process starts at once. Otherwise the time limit was that
-        of the whole call: the run ends without a point, with the termination ``time_limit``.
+        Whether more calls follow after a run that is not answered in time, as in a scheduler: that
+        run ends in `SolverCrashed`, and the next process starts at once. Otherwise the time limit
+        was that of the whole call: the run ends without a point, with the termination
+        ``time_limit``.
 
     Notes
     -----
@@ -304,7 +306,8 @@ class SolverProcess:
         """Drop a session at the next call; may be called from anywhere."""
         self._forgotten.append(key)
 
-    # --- implementation ----------------------------------------------------------------------------
+    # --- implementation
+    # ----------------------------------------------------------------------------
 
     def _asked(
         self,
@@ -513,9 +516,9 @@ class _KilledAfterInterrupt(Exception):
 class IsolatedSession(Session):
     """A program that the first run loads in another process, and that later runs change there.
 
-    This object keeps the arrays too. Changes are recorded, sent with the next run, and applied one by
-    one in the child, so that its session is the same as one in this process. If the process is gone, the
-    current arrays are loaded in the next one, and `Values.rebuilt` says so.
+    This object keeps the arrays too. Changes are recorded, sent with the next run, and applied one
+    by one in the child, so that its session is the same as one in this process. If the process is
+    gone, the current arrays are loaded in the next one, and `Values.rebuilt` says so.
     """
 
     def __init__(self, arrays: LinearArrays, solver: type[IsolatedSolver]) -> None:

@@ -1,7 +1,7 @@
 """From the result of a search for prices to values and duals of the program.
 
-They belong to the linear program to which the allocation program would be lowered: ``x`` are the totals
-of the columns (and the level), ``y`` the duals of time, capacity and levels.
+They belong to the linear program to which the allocation program would be lowered: ``x`` are the
+totals of the columns (and the level), ``y`` the duals of time, capacity and levels.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def duals_above_floors(
     gain: FloatArray,
     of_floors: Sequence[FloatArray],
 ) -> tuple[FloatArray, FloatArray]:
-    """Duals of time, shape (K,), and of the rows that follow, where some rows are floors of classes.
+    """Duals of time, shape (K,), and of the rows that follow, where some rows are floors of
+    classes.
 
     Parameters
     ----------
@@ -73,8 +74,8 @@ def duals_above_floors(
     prices = capacity_duals(program, market, known, rent, gain)
     paid = rent
     if floors.closed.any():
-        # The dual of the time is raised by the reduced cost of a closed column, and the dual of the row
-        # that closes it falls by as much: both rows count the time of the same jobs.
+        # The dual of the time is raised by the reduced cost of a closed column, and the dual of the
+        # row that closes it falls by as much: both rows count the time of the same jobs.
         worth = gain - program.limit_rows.matrix.T @ prices
         paid = rent.copy()
         closed = np.flatnonzero(floors.closed)
@@ -93,8 +94,8 @@ def capacity_duals(
 ) -> FloatArray:
     """Duals of the rows that limit (`LimitRows`), shape (rows,).
 
-    A market has no price of a resource whose capacity is 0, or of a row that bars its columns. Its dual
-    is the least price at which no column that uses it has a positive reduced cost.
+    A market has no price of a resource whose capacity is 0, or of a row that bars its columns. Its
+    dual is the least price at which no column that uses it has a positive reduced cost.
 
     Parameters
     ----------

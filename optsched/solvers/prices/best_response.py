@@ -1,4 +1,6 @@
-"""The best response of every class to prices, and the change of prices up to which it stays the same."""
+"""The best response of every class to prices, and the change of prices up to which it stays the
+same.
+"""
 
 from __future__ import annotations
 

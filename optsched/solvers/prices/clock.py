@@ -1,4 +1,5 @@
-"""The largest clock of a water filling that all classes can reach, by a sequence of max-min searches.
+"""The largest clock of a water filling that all classes can reach, by a sequence of max-min
+searches.
 
 The clock c is the height of the water, not a time. On the path of a filling
 (`optsched.program.filling.Path`) class k is at the level g_k(c) at the clock c: g_k is piecewise linear
@@ -237,7 +238,9 @@ class ClockSearch:
         return found, x, Multipliers(found.prices, rent, of_level, of_floors, self._aside, there_is)
 
     def _pay_aside(self, prices: FloatArray, worth: Sequence[FloatArray]) -> None:
-        """A class that is set aside pays the cost of its column for the measure that takes most time there."""
+        """A class that is set aside pays the cost of its column for the measure that takes most
+        time there.
+        """
         k = np.flatnonzero(self._aside)
         cost = (self.market.usage.T @ prices)[self._column]
         for number, (each, most) in enumerate(zip(worth, self._most, strict=True)):

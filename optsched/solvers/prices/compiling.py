@@ -10,9 +10,9 @@ from typing import Any
 log = logging.getLogger("optsched")
 
 COMPILED = 4_000_000
-"""Entries of a level table from which compiled sweeps are used: a million jobs on four pools. A new process
-takes 1 to 2 s to load numba and the compiled code; from this size on they save more. Only the size
-decides, so that an answer does not depend on what a process solved before."""
+"""Entries of a level table from which compiled sweeps are used: a million jobs on four pools. A new
+process takes 1 to 2 s to load numba and the compiled code; from this size on they save more. Only
+the size decides, so that an answer does not depend on what a process solved before."""
 
 
 def compiled_by_name(*sweeps: Callable[..., Any], **options: Any) -> SimpleNamespace | None:

@@ -1,4 +1,5 @@
-"""An interior-point method for a sum of concave utilities: each step is a small system in the prices.
+"""An interior-point method for a sum of concave utilities: each step is a small system in the
+prices.
 
 Class k, of total weight N_k, spends the parts x_kj of its time in place j and idles the rest s_k; its level is
 tau_k = sum_j a_kj x_kj. With prices p of the goods (W of each, c of it left over), y_k = phi_k f'(tau_k) what a little
@@ -67,7 +68,9 @@ SMALL = 1e-5
 FIRST = 0.2
 """Size of all products at first, relative to the worth of the levels of a unit of weight."""
 NEAR = 3.0
-"""Distance of a slope from that of the utility, in logarithms, within which Newton's method converges."""
+"""Distance of a slope from that of the utility, in logarithms, within which Newton's method
+converges.
+"""
 WIDE = 24
 """Places up to which the sweeps sum up the systems in the prices;
 beyond, products of matrices are faster.
@@ -174,7 +177,8 @@ def balance_of(
     slope: FloatArray,
     rent: FloatArray,
 ) -> Balance:
-    """The value of an allocation scaled into time and capacity, and the bound of prices, slopes and rents.
+    """The value of an allocation scaled into time and capacity, and the bound of prices, slopes and
+    rents.
 
     Parameters
     ----------
@@ -316,7 +320,9 @@ class Interior(InteriorSearch):
         return float((products / (self.y * self.tau) + np.abs(self.off)).max())
 
     def _without_prices(self) -> Balance | None:
-        """Every class in its best place all the time, at prices of 0; None if capacities do not suffice."""
+        """Every class in its best place all the time, at prices of 0; None if capacities do not
+        suffice.
+        """
         classes = self.a.shape[1]
         time = np.zeros((classes, len(self.a)))
         time[np.arange(classes), self.a.argmax(axis=0)] = 1.0

@@ -1,4 +1,5 @@
-"""An interior-point method for the smallest level, for many goods, where cutting planes converge slowly.
+"""An interior-point method for the smallest level, for many goods, where cutting planes converge
+slowly.
 
 With the notation of `optsched.solvers.prices.interior`, and the slack v_k of each level, the optimum
 of max t is where

@@ -1,8 +1,8 @@
 """`Market`: an allocation program as goods with prices and classes that buy levels.
 
-A member of class k that runs on column c all the time pays the prices of the resources of the column. The
-columns of a class are the places 0 ... w - 1 of its row. Places without a column have the level 0 at no
-price, like idleness.
+A member of class k that runs on column c all the time pays the prices of the resources of the
+column. The columns of a class are the places 0 ... w - 1 of its row. Places without a column have
+the level 0 at no price, like idleness.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ WIDEST = 64
 
 @dataclass(frozen=True)
 class PinnedDemand:
-    """Demand of classes outside of the market, which are pinned to a segment, as a function of the level.
+    """Demand of classes outside of the market, which are pinned to a segment, as a function of the
+    level.
 
     Attributes
     ----------

@@ -23,10 +23,14 @@ from optsched.solvers.prices.oracle import Response
 from optsched.solvers.prices.programs import maximum
 
 KEPT = 8
-"""Proposals that are kept per resource, plus `SPARE`; beyond it, those outside of the mixture are removed."""
+"""Proposals that are kept per resource, plus `SPARE`; beyond it, those outside of the mixture are
+removed.
+"""
 SPARE = 40
 SHARP = 1e4
-"""Levels are scaled to this maximum in the master program, which makes its tolerance relatively finer."""
+"""Levels are scaled to this maximum in the master program, which makes its tolerance relatively
+finer.
+"""
 LIMITS = Limits(tolerance=1e-10)
 
 
@@ -85,7 +89,8 @@ class MasterProgram:
         assert self._session is not None
         values = self._run()
         if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
-            # Loaded again, HiGHS starts without a basis, and levels are scaled by their new maximum.
+            # Loaded again, HiGHS starts without a basis, and levels are scaled by their new
+            # maximum.
             self._forget()
             values = self._run()
         if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:

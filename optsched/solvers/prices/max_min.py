@@ -247,8 +247,8 @@ class MaxMinSearch(CuttingPlanes):
         return improved
 
     def _decide(self, free: IntArray, near: int) -> Polished | None:
-        """Decide about the free classes beside the pinned ones: by a small program, or by prices if they
-        are many.
+        """Decide about the free classes beside the pinned ones: by a small program, or by prices if
+        they are many.
         """
         if len(free) <= MANY or 2 * len(free) > len(self.market):
             return polish(self.oracle, free, self.prices, self.bound, near, self.seconds_left)

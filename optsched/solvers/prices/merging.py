@@ -1,9 +1,9 @@
 """Merging of classes with equal rows: at any prices they respond in the same way.
 
 A class is its row, what its columns hold, and its weight, what a unit of its members' time counts.
-So rows that are equal, to the last bit, become one class of the summed weight, and its response is split
-by weight. Nothing is lost, and a search for ten thousand jobs of a hundred sorts becomes one for a
-hundred classes.
+So rows that are equal, to the last bit, become one class of the summed weight, and its response is
+split by weight. Nothing is lost, and a search for ten thousand jobs of a hundred sorts becomes one
+for a hundred classes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The oracle: the cheapest response of every class that reaches a level at given prices, and the bound.
+"""The oracle: the cheapest response of every class that reaches a level at given prices, and the
+bound.
 
 For prices p and a level t a member of class k buys the level at the cost c_k(t; p), where c_k is
 the lower convex hull of the origin (idle) and the points (a_kj, q_kj), level and cost of place j.
@@ -24,8 +25,8 @@ from optsched.solvers.prices.kernels import sweeps_for
 from optsched.solvers.prices.market import Market, PinnedPoint, Places
 
 SLACK = 1e-13
-"""A point this far below a segment, relatively, counts as on it: without this, rounding makes the search
-cycle.
+"""A point this far below a segment, relatively, counts as on it: without this, rounding makes the
+search cycle.
 """
 CHUNK = 32768
 """Classes that numpy handles at a time: their rows stay in the cache."""
@@ -50,8 +51,8 @@ class Response:
     point : PinnedPoint, optional
         The allocation, if it is not the response to the prices.
     ends : pair of arrays of int, shape (K,) each, optional
-        Lower and upper places, if there are few enough classes to store them: with ties another search
-        may end in other places.
+        Lower and upper places, if there are few enough classes to store them: with ties another
+        search may end in other places.
     """
 
     prices: FloatArray
@@ -70,8 +71,9 @@ class Oracle:
     ----------
     market : Market
     worth : FloatArray, shape (K, w), optional
-        Gain of a unit of a member's time in each place, in addition to the level; it reduces the cost.
-        A class that would choose less than the level has the slope 0, which has no meaning then.
+        Gain of a unit of a member's time in each place, in addition to the level; it reduces the
+        cost. A class that would choose less than the level has the slope 0, which has no meaning
+        then.
 
     Attributes
     ----------
@@ -104,8 +106,8 @@ class Oracle:
     def ask(self, prices: FloatArray, level: float, whole: bool = False) -> Response:
         """The response to prices and a level of at most ``market.highest``.
 
-        With ``whole`` the attributes hold the response of each class. If the same is asked again after
-        a whole response, that response is returned.
+        With ``whole`` the attributes hold the response of each class. If the same is asked again
+        after a whole response, that response is returned.
         """
         last = self._last
         if last is not None and level == last.level and np.array_equal(prices, last.prices):
@@ -163,8 +165,8 @@ class Oracle:
         return np.where(self.lower >= 0, 1.0 - self.share, 0.0)
 
     def recall(self, response: Response) -> FloatArray:
-        """The allocation of a response, as totals of the program's columns; computed again if the response
-        does not store its places.
+        """The allocation of a response, as totals of the program's columns; computed again if the
+        response does not store its places.
         """
         market = self.market
         if response.ends is None:
@@ -178,8 +180,8 @@ class Oracle:
         return market.spread(lower, upper, market.weight * rest, market.weight * share)
 
     def _search(self, part: slice, cost: FloatArray, level: float, warm: bool, whole: bool) -> None:
-        """Move the segments of some classes down to the hull: the point farthest below a segment becomes
-        an end of it.
+        """Move the segments of some classes down to the hull: the point farthest below a segment
+        becomes an end of it.
         """
         a = self.market.by_place[:, part]
         q = cost.T if len(cost) == 1 else cost[part].T

@@ -12,13 +12,13 @@ are in doubt. Of the others,
   worth (sum N_k c_k)^(1-e) X^e / e.
 
 This leaves the same problem with few classes, which `optsched.solvers.prices.interior` solves. All
-classes then choose at its prices: if the pinned ones choose the same again, this is an optimum, and its
-bound,
+classes then choose at its prices: if the pinned ones choose the same again, this is an optimum, and
+its bound,
 
     p . W + sum_k N_k (u_k + max_v (phi_k f(v) - y_k v)),
 
-proves it. Otherwise the search is repeated with these better prices. If too many classes change their
-choice, as happens if many differ by a factor only, it ends without an answer.
+proves it. Otherwise the search is repeated with these better prices. If too many classes change
+their choice, as happens if many differ by a factor only, it ends without an answer.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The last phase of max-min: most classes are pinned to their segment, and a small linear program decides
-about the others.
+"""The last phase of max-min: most classes are pinned to their segment, and a small linear program
+decides about the others.
 
 A pinned class spends its time on the two ends of its segment, in parts that are linear in the level
 t. So the demand of all pinned classes is alpha + beta t, with R numbers each.

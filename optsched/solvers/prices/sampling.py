@@ -1,10 +1,10 @@
 """Prices to start from where classes are many: those of a sample that represents all of them.
 
-One class in f is drawn and counts f times. The demand of the whole market is computed once at the prices
-of the sample. The difference to the demand of the sample, as a function of the level, is then added to
-the sample as pinned demand, so that the sample only models how demand CHANGES with the prices (a
-control variate). Two such corrections reduce the error of the plain sample by a factor of about 1000,
-and replace many passes over all classes.
+One class in f is drawn and counts f times. The demand of the whole market is computed once at the
+prices of the sample. The difference to the demand of the sample, as a function of the level, is
+then added to the sample as pinned demand, so that the sample only models how demand CHANGES with
+the prices (a control variate). Two such corrections reduce the error of the plain sample by a
+factor of about 1000, and replace many passes over all classes.
 """
 
 from __future__ import annotations

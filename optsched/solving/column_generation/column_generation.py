@@ -19,7 +19,9 @@ log = logging.getLogger("optsched")
 
 @dataclass(frozen=True)
 class CheckedBuild:
-    """Builds programs over classes with more columns, and refuses programs whose columns cannot be priced."""
+    """Builds programs over classes with more columns, and refuses programs whose columns cannot be
+    priced.
+    """
 
     build: Build
 

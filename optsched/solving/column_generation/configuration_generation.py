@@ -4,12 +4,12 @@ A job that may run on 1 to 64 GPUs of three pools has 192 configurations, of whi
 one or two. So the program starts with a few of each pool
 (`optsched.candidates.configuration_table`) and is solved like any program, by prices if many
 jobs differ. Its duals (u of time, p of capacity, y of levels) price all configurations
-(`configuration_pricing`). Configurations with positive reduced cost are added until there are none: for
-a linear total the best one of each class; else the two that give the class its level at the lowest
-cost, at the same p (`segments`).
+(`configuration_pricing`). Configurations with positive reduced cost are added until there are none:
+for a linear total the best one of each class; else the two that give the class its level at the
+lowest cost, at the same p (`segments`).
 
-At any duals, let v_k be the largest reduced cost of a configuration of class k. Then u_k + v_k and p, y
-are a feasible point of the dual of the WHOLE program:
+At any duals, let v_k be the largest reduced cost of a configuration of class k. Then u_k + v_k and
+p, y are a feasible point of the dual of the WHOLE program:
 
     optimum <= bound of (u, p, y) for the columns there are + n . v
 
@@ -77,7 +77,9 @@ def restricted(pricing: ConfigurationPricing, chosen: Chosen) -> Restricted:
 
 
 def with_configurations(pricing: ConfigurationPricing, chosen: Chosen) -> tuple[Classes, IntArray]:
-    """The classes with columns for these configurations, and the order of the columns (`Restricted`)."""
+    """The classes with columns for these configurations, and the order of the columns
+    (`Restricted`).
+    """
     C, table = pricing.classes, pricing.table
     cells, which = np.unique(chosen.cell, return_inverse=True)
     grown = C.candidates.with_configurations(cells)
@@ -202,8 +204,8 @@ def _worth_making(
     duals: Duals,
     made: Chosen,
 ) -> tuple[Chosen, _Best]:
-    """The configurations of positive reduced cost at the duals of an outcome, and the bound that the
-    duals prove.
+    """The configurations of positive reduced cost at the duals of an outcome, and the bound that
+    the duals prove.
     """
     C, smallest, x = pricing.classes, program.utility.smallest_level, outcome.x
     assert x is not None and outcome.bound is not None
@@ -234,7 +236,8 @@ def _certified(
     duals: Duals,
     count: ColumnsMade,
 ) -> SolvedProgram:
-    """The outcome over the columns in use; its bound is recomputed by pricing all configurations again.
+    """The outcome over the columns in use; its bound is recomputed by pricing all configurations
+    again.
 
     The point of ``values`` has totals of the first columns, then of the generated ones that existed
     when it was found.

@@ -141,7 +141,8 @@ class ConfigurationPricing(ColumnPricing):
         """The most that all configurations can add to the bound that duals prove for some columns.
 
         sum_c d_c x_c <= sum_k n_k v_k  over configurations c of value d_c, where v_k is the largest value of class k.
-        The first columns have the highest rate of each curve, so no configuration has a higher level.
+        The first columns have the highest rate of each curve, so no configuration has a higher
+        level.
         """
         return float(self.classes.count @ self.excess(duals))
 
@@ -159,7 +160,8 @@ class ConfigurationPricing(ColumnPricing):
     ) -> Iterator[tuple[IntArray, FloatArray, IntArray]]:
         """(class, reduced cost, cell) of the best cell of each class, in order, block by block.
 
-        The curves of a class may be in two blocks: it appears twice then, with the best cell of each.
+        The curves of a class may be in two blocks: it appears twice then, with the best cell of
+        each.
         """
         table = self.table
         price = self.price(duals.capacity)

@@ -11,11 +11,11 @@ its classes by v / 2 at least:
 
     optimum <= n . (u + v / 2) + capacity . p        for levels with n . y = 1 (a minimum), or y their weights (a total)
 
-This bound takes one pass of pricing and does not depend on the solver. The best one of all passes is
-certified. Duals of restricted programs oscillate; so pairs are priced half-way to the best duals so far
-first, and at the duals of the restricted program if that finds nothing new. If there are many classes,
-the duals of a sample, extended to all classes (`pair_sample`), select the first pairs. If there are very
-many, the program is solved in parts, to a small gap (`pair_parts`).
+This bound takes one pass of pricing and does not depend on the solver. The best one of all passes
+is certified. Duals of restricted programs oscillate; so pairs are priced half-way to the best duals
+so far first, and at the duals of the restricted program if that finds nothing new. If there are
+many classes, the duals of a sample, extended to all classes (`pair_sample`), select the first
+pairs. If there are very many, the program is solved in parts, to a small gap (`pair_parts`).
 
 References
 ----------
@@ -145,7 +145,8 @@ def _certified(
 ) -> SolvedProgram:
     """The outcome over the columns in use; its bound is recomputed by pricing all pairs again.
 
-    ``point`` has the totals of columns alone, the pairs and their totals, and the columns that follow.
+    ``point`` has the totals of columns alone, the pairs and their totals, and the columns that
+    follow.
     """
     alone, pairs, amount, behind = point
     # By classes and way, whatever the order in which pairs were made.

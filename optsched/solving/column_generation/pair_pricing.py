@@ -225,8 +225,8 @@ class PairPricing(ColumnPricing):
     def excess(self, duals: Duals) -> FloatArray:
         """Largest reduced cost of a pair of each class, at least 0; shape (K,).
 
-        If u is raised by half of it, no pair has a positive reduced cost: the duals are feasible for the
-        whole program.
+        If u is raised by half of it, no pair has a positive reduced cost: the duals are feasible
+        for the whole program.
         """
         most = np.zeros(len(self.classes))
         for way in self.ways:
@@ -261,7 +261,8 @@ class PairPricing(ColumnPricing):
         return Duals(duals.time / total, duals.capacity / total, duals.levels / total)
 
     def left_out(self, duals: Duals) -> float:
-        """The most that all pairs can add to the bound that duals prove for the columns without them.
+        """The most that all pairs can add to the bound that duals prove for the columns without
+        them.
 
         sum_c d_c x_c <= sum_k n_k v_k / 2  over pairs c of value d_c, where v_k is the largest value of class k; and
         where the duals of the levels make less than 1, what a smallest level beyond that of jobs alone adds.

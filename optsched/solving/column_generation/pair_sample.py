@@ -2,8 +2,8 @@ r"""Duals to start from: those of a sample of the classes, extended to all class
 
 The prices of the resources and what partners of each sort are worth hardly depend on how many jobs
 there are. So the program of a sample of the classes, with its part of the capacities, is solved
-first; its duals are (u, p, y). In the whole program a class k then has these points (what a unit of its
-time gives, and costs):
+first; its duals are (u, p, y). In the whole program a class k then has these points (what a unit of
+its time gives, and costs):
 
     alone, in column c                         a_kc                      p usage_c
     in way w, with a partner of sort g         level_k(w, g)             p usage_w - e_w(g, k)

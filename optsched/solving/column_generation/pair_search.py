@@ -1,4 +1,6 @@
-"""Column generation of pairs in one restricted program: solve, price, add, until no pair is priced in."""
+"""Column generation of pairs in one restricted program: solve, price, add, until no pair is priced
+in.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,8 @@ class PairMaster:
     def _columns(self, pairs: ClassPairs) -> tuple[sp.csc_matrix, FloatArray, FloatArray]:
         """Matrix, cost and upper bounds of pairs.
 
-        The bounds are too large to be active, because pairs are priced by the duals of the time rows.
+        The bounds are too large to be active, because pairs are priced by the duals of the time
+        rows.
         """
         C, pricing = self.classes, self.pricing
         a, b, number = pairs.first, pairs.second, np.arange(len(pairs))
@@ -122,8 +125,8 @@ STEADIER = 0.9
 NOTHING = 1e-11
 """Reduced cost, as a fraction of the largest dual of a time row, that counts as 0."""
 NEARLY = 0.03
-"""At duals to start from, pairs are added whose reduced cost is above minus this fraction of the bound
-per job.
+"""At duals to start from, pairs are added whose reduced cost is above minus this fraction of the
+bound per job.
 """
 
 

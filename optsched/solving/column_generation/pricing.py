@@ -142,8 +142,8 @@ class ColumnPricing(ABC):
     def bounded(self, outcome: Outcome, program: AllocationProgram) -> Outcome:
         """An outcome over the columns in use, with the bound over all columns.
 
-        An optimum stays one only if this bound closes the gap too. ``program`` is the program of the
-        outcome.
+        An optimum stays one only if this bound closes the gap too. ``program`` is the program of
+        the outcome.
         """
         if outcome.bound is None or outcome.duals is None:
             return outcome
@@ -151,7 +151,8 @@ class ColumnPricing(ABC):
         value, gap = outcome.value, gap_of(outcome.value, bound)
         if outcome.status is not Status.OPTIMAL or value is None or gap is None:
             return replace(outcome, bound=bound)
-        # A sum of logarithms may be 0, so that a relative gap means nothing: its noise is allowed too.
+        # A sum of logarithms may be 0, so that a relative gap means nothing: its noise is allowed
+        # too.
         if not is_closed(value, bound, OPTIMALITY, outcome.noise):
             problem = (
                 f"with all {self.of_what} that could be columns the duals leave a gap of {gap:.2g}"

@@ -1,10 +1,11 @@
-"""Segments of hulls: the two configurations that give a class a level at the lowest cost, at given prices.
+"""Segments of hulls: the two configurations that give a class a level at the lowest cost, at given
+prices.
 
-The slope y and rent u of a class in a restricted program hold for its columns. At the same prices of the
-resources and the same level t, the hull over ALL configurations of a class is found without solving a
-program: the configuration farthest below the segment becomes an end of it, until none is below
-(`optsched.solvers.prices.oracle` does the same over the columns of a program). Both ends are generated.
-For a smallest level the hulls together give a bound,
+The slope y and rent u of a class in a restricted program hold for its columns. At the same prices
+of the resources and the same level t, the hull over ALL configurations of a class is found without
+solving a program: the configuration farthest below the segment becomes an end of it, until none is
+below (`optsched.solvers.prices.oracle` does the same over the columns of a program). Both ends are
+generated. For a smallest level the hulls together give a bound,
 
     smallest level  <=  (p . W + n . u) / n . y
 
@@ -61,8 +62,8 @@ def lowered(
     below: Callable[[FloatArray, FloatArray, IntArray], Found],
     rounds: int = ROUNDS,
 ) -> None:
-    """Move segments down to the hulls, in place: the point farthest below a segment becomes an end of it,
-    until there is none.
+    """Move segments down to the hulls, in place: the point farthest below a segment becomes an end
+    of it, until there is none.
 
     Parameters
     ----------
