@@ -7,6 +7,7 @@ lost, with its machine or because that ran out of memory; its task is lost as wh
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -30,9 +31,10 @@ LOOK_EVERY = 0.05
 class NodeSlot:
     """The actor: does tasks on its machine, one at a time, in processes there."""
 
-    def __init__(self, work: SharedWork) -> None:
+    def __init__(self, work: bytes) -> None:
+        """``work`` is the pickled `SharedWork`."""
         self._processes = LocalProcesses()
-        [self._slot] = self._processes.slots(work, 1)
+        [self._slot] = self._processes.slots(pickle.loads(work), 1)
 
     def do(self, content: Any) -> TaskEnd:
         """Do one task."""
@@ -85,9 +87,8 @@ class RayCluster:
                 "no machine of the Ray cluster has more cores"
             )
         with only_what_can_be_sent():
-            stored = self._ray.put(
-                work
-            )  # once, whatever it shares and however many slots there are
+            # Once, however many slots there are. As bytes: arrays in Ray's store can only be read.
+            stored = self._ray.put(pickle.dumps(work, pickle.HIGHEST_PROTOCOL))
         return [RaySlot(self._ray, work.limits.threads, stored) for _ in range(count)]
 
     def wait(self, slots: Sequence[Slot], seconds: float) -> None:
@@ -113,7 +114,7 @@ class RaySlot:
     """
 
     def __init__(self, ray: Any, cores: int, work: Any) -> None:
-        """``work`` is Ray's reference to the `SharedWork`."""
+        """``work`` is Ray's reference to the pickled `SharedWork`."""
         self.running: RunningTask | None = None
         self.end: Any = None
         self._ray, self._cores, self._work = ray, cores, work
@@ -144,9 +145,12 @@ class RaySlot:
             raise
         except self._ray.exceptions.RayError as error:
             self.stop()
-            words = str(error).strip().splitlines()
-            last = f" ({words[0]})" if words else ""
-            return TaskEnd(LOST, words=f"its worker was lost{last}", machine=here())
+            words = str(error).strip().splitlines() or [type(error).__name__]
+            if "creation task" in words[0]:  # as with other versions there; the next would fail too
+                raise OptschedError(
+                    f"executor ray: a worker could not start: {words[-1]}"
+                ) from None
+            return TaskEnd(LOST, words=f"its worker was lost ({words[0]})", machine=here())
         return end
 
     def stop(self) -> None:

@@ -68,3 +68,16 @@ class Deadly(SideConstraint):
 def worker(shared: tuple[Any, ...], item: int) -> tuple[int, Any]:
     """The process of the call, and what is shared."""
     return os.getpid(), shared[0]
+
+
+def raised(shared: tuple[Any, ...], item: int) -> float:
+    """An entry of a shared array, raised in place."""
+    shared[0][item] += 1.0
+    return float(shared[0][item])
+
+
+class Unreadable:
+    """Can be pickled, but not be read again."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("no number",)

@@ -9,10 +9,21 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
-from odd_calls import Deadly, added, killed, odd_refused, sleeps, with_shared, worker
+from odd_calls import (
+    Deadly,
+    Unreadable,
+    added,
+    killed,
+    odd_refused,
+    raised,
+    sleeps,
+    with_shared,
+    worker,
+)
 
-from optsched.errors import InvalidInput, SolverCrashed, UsageError
+from optsched.errors import InvalidInput, OptschedError, SolverCrashed, UsageError
 from optsched.executors import Calls, in_order, results_of
 from optsched.study import compare
 
@@ -41,6 +52,18 @@ def test_what_is_shared_does_not_come_back(how: dict[str, int]) -> None:
     large = list(range(100_000))
     for number, (shared, item) in results_of(with_shared, (large,), [5, 6], **how):
         assert shared is large and item == 5 + number
+
+
+@pytest.mark.parametrize("executor", ["processes", "ray"])
+def test_workers_may_write_to_their_copies_of_what_is_shared(executor: str) -> None:
+    if executor == "ray":
+        pytest.importorskip("ray", reason="the extra ray is not installed")
+    shared = np.zeros(100_000)
+    assert dict(results_of(raised, (shared,), [3, 4], processes=2, executor=executor)) == {
+        0: 1,
+        1: 1,
+    }
+    assert not shared.any()
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -108,6 +131,14 @@ def test_a_comparison_goes_on_after_a_process_that_crashed(tmp_path: Path) -> No
 def test_what_cannot_be_sent_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot be"):
         list(results_of(added, (lambda: 0,), [1, 2], processes=2))
+
+
+@pytest.mark.parametrize("executor", ["processes", "ray"])
+def test_what_workers_cannot_read_ends_the_calls(executor: str) -> None:
+    if executor == "ray":
+        pytest.importorskip("ray", reason="the extra ray is not installed")
+    with pytest.raises(OptschedError, match=r"worker .*ValueError: invalid literal for int"):
+        list(results_of(added, (Unreadable(),), [1], processes=2, executor=executor))
 
 
 def test_nothing_to_call_needs_no_process() -> None:
