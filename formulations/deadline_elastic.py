@@ -510,6 +510,15 @@ class ElasticProgram(DeadlineProgram):
         left = due + self._slack(due) - self.release[j]
         return np.asarray(left >= fastest[j] * (1.0 - DONE))
 
+    @property
+    def _loses_nothing(self) -> bool:
+        """Whether every job has the largest value that it could have alone by the plan by rule."""
+        j, _, value = self.deadlines
+        most, kept = np.zeros((2, len(self.C)))
+        np.maximum.at(most, j, value * self._able)
+        kept[self.z] = [run.value for run in self.planned.values()]
+        return bool((kept >= most).all())
+
     # --- the program ------------------------------------------------------------------------------
 
     def plan(self) -> LinearPlan:
@@ -525,6 +534,8 @@ class ElasticProgram(DeadlineProgram):
             )
         chooses = bool(self.optional.any())
         generates = chooses and len(self.of) >= self.formulation.options.columns
+        if self.solved and generates and self._loses_nothing:
+            return self.by_rule_alone(Termination.BY_RULE, "the plan by rule loses no value")
         lp, variables = self.rows(self.timer if self.solved else UNLIMITED)
         if chooses:
             j, _, value = self.deadlines

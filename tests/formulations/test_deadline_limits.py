@@ -149,6 +149,18 @@ def test_a_program_that_is_too_large_is_not_built(monkeypatch: pytest.MonkeyPatc
     assert "program would have" in solution.solver.reason
 
 
+@pytest.mark.parametrize(("deadline", "lost"), [(8.0, 2.0), (100.0, 0.0)])
+def test_no_columns_are_made_where_the_plan_by_rule_loses_nothing(
+    deadline: float, lost: float
+) -> None:
+    """Two jobs cannot be in time alone, which the bound knows."""
+    solution = solve(elastic_jobs(5, deadline=deadline), "deadline-elastic", columns=0)
+    assert (solution.status, solution.objective, solution.bound) == ("optimal", lost, lost)
+    assert "no plan is better" in solution.solver.reason
+    crowded = solve(elastic_jobs(5, deadline=24.0, gpus=2), "deadline-elastic", columns=0)
+    assert "by columns" in crowded.solver.reason
+
+
 @pytest.mark.parametrize("formulation", ["deadline-elastic", "deadline-fluid"])
 @pytest.mark.parametrize("program", [True, False])
 def test_who_cannot_be_in_time_alone_is_in_the_bound(formulation: str, program: bool) -> None:
