@@ -131,7 +131,8 @@ class DeadlineElastic(Formulation):
     intervals are, so that the answer is never worse. What the program says of other plans holds for
     whole intervals: it does not prove that there is no better plan. `deadline-fluid` bounds all.
 
-    A large program in which jobs may be declined is solved by column generation, with a bound in any case: a column is
+    A large program in which jobs may be declined is not built where the plan by rule loses nothing. Else it is
+    solved by column generation, with a bound in any case: a column is
     a whole schedule of one job, priced as a shortest path over intervals and levels (`formulations.level_paths`); the
     rows of the master are the capacity and what there is to consume. A program of more than 5,000,000 entries of
     capacity rows (about 800 jobs) is not built, neither for slots nor for columns. Then the answer is the plan by

@@ -109,6 +109,8 @@ class DeadlineFluid(Formulation):
     4,000,000 columns y, or 1,000,000 with a choice, intervals are merged. Then a job has in each of them at most
     the time between its arrival and its deadline: the program is a relaxation of single GPUs, too.
 
+    Under a time limit the plan by rule comes first, for at most half of it, so that the answer is never worse.
+
     Options
         admission   jobs may be declined; otherwise all must be done by their deadlines, or the instance is infeasible.
         early       how much more a GPU second costs at the end of the last interval than now.

@@ -40,6 +40,8 @@ class ElasticFlow(DeadlineElastic):
     authors' code has more rules: plans are 60 s apart, ends are rounded up to that, all newcomers of a plan are
     declined together and never asked again, and a table bounds the GPUs of each model.
 
+    Under a time limit newcomers that there was no time for take shares of what the others leave.
+
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines.
         capacity    {resource: [capacity in round 0, 1, ...]}: calendars; the last number goes on.
