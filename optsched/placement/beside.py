@@ -1,11 +1,11 @@
 """Placement in a round: GPUs for rows that start, and room that is made for them.
 
-1. `place_beside` gives free GPUs to rows that start; everything else stays where it is. No program
-   is solved and no bound is computed, so that it costs no more than a round may take.
-2. `Occupants.make_room` makes room for one row after the other: others go elsewhere, or make way
-   for it. Rows of one node have one state of what is left (`optsched.placement.one_node`). For rows
-   that span nodes, share GPUs, need what several nodes share or must be apart from others,
-   `Clearing` finds out who has to go.
+1. `place_beside` gives free GPUs to rows that start; all other rows stay where they are. It solves
+   no program and computes no bound, because a round must be short.
+2. `Occupants.make_room` makes room for one row at a time: other rows move to other GPUs, or stop.
+   All rows that need one node share one state of free GPUs (`optsched.placement.one_node`). For a
+   row that spans nodes, shares GPUs, needs a resource that several nodes share, or has
+   anti-affinity, `Clearing` chooses the rows that must leave.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from optsched.placement.requests import Requests, anti_affinity_sets, needs_per_
 from optsched.placement.shares import ROUNDING
 
 SETS_TRIED = 4
-"""Sets of others that are tried for going elsewhere, before some make way."""
+"""Sets of rows that are tried for moving to other GPUs, before rows are stopped."""
 
 
 # --- rows that start --------------------------------------------------------------------------
 
 
 class RefusedRow(NamedTuple):
-    """A row without a place.
+    """A row that was not placed.
 
     Attributes
     ----------
     row : int
         Row of the allocation.
     reason : str
-        What it needs, and what is free.
+        Its needs, and the free GPUs.
     scattered : bool
-        Its pool has as many free GPUs as it asks for, but not where it needs them: moving
-        others may make room.
+        Its pool has as many free GPUs as it asks for, but not on the nodes where it needs them:
+        moving other rows may make room.
     """
 
     row: int
@@ -61,13 +61,13 @@ class PlacedRows:
     Attributes
     ----------
     row : IntArray, shape (P,)
-        Rows of the allocation that have a place, in the order in which they were wanted.
+        Rows of the allocation that were placed, in the order in which they were wanted.
     gpu : IntArray, shape (F,)
         Their GPUs, row by row, by their numbers in the cluster.
     count : IntArray, shape (P,)
-        How many GPUs each row has.
+        Number of GPUs of each row.
     refused : tuple of RefusedRow
-        Rows that found none, in that order.
+        Rows that were not placed, in that order.
     numbering : Numbering
         Of the cluster.
     """
@@ -104,14 +104,13 @@ def place_beside(
     *,
     barred: Sequence[Collection[str]] | None = None,
 ) -> PlacedRows:
-    """GPUs for rows that start, while all others stay where they are.
+    """GPUs for rows that start, while all other rows stay where they are.
 
-    Best fit (`optsched.placement.best_fit`) on what is left: larger gangs first, of equal ones
+    Best fit (`optsched.placement.best_fit`) on the free GPUs: larger gangs first; of equal gangs
     those that need more CPUs, then more memory, then those that are wanted first. A gang without
-    room may push smaller ones that start as well. A row that is refused fits nowhere beside
-    occupied GPUs and what has got a place (where no node belongs to two of the resources of some
-    nodes); another choice of places, or moving others (`Occupants`), may still have
-    room for it.
+    room may push smaller gangs that also start. A refused row fits nowhere beside the occupied GPUs
+    and the placed rows (unless a node belongs to two shared resources). Another placement of these,
+    or moving other rows (`Occupants`), may still make room for it.
 
     Parameters
     ----------
@@ -119,15 +118,14 @@ def place_beside(
     rows : JobRows
         The allocation row by row.
     wanted : IntArray, shape (W,)
-        Rows that start, the most important first; those without GPUs need no place and are left
-        out.
+        Rows that start, the most important first; rows without GPUs are left out.
     occupied : Occupied
         GPUs that are held. Nodes that take no work keep their jobs and get no new ones.
     constraints : iterable of mappings
         Side constraints; those of kind ``anti-affinity`` are read, for rows that start and jobs
         that have GPUs.
     barred : sequence of collections of str, length W, optional
-        Names of nodes of which each row gets nothing.
+        Names of nodes that each row must not use.
 
     Returns
     -------
@@ -137,7 +135,7 @@ def place_beside(
     Raises
     ------
     ValueError
-        A job is wanted twice, or has GPUs already.
+        A job is wanted twice, or already has GPUs.
     UsageError
         ``barred`` has another length, or names that are no nodes.
     """
@@ -164,14 +162,14 @@ def place_beside(
 
 
 class ColumnsWithRoom(NamedTuple):
-    """What one more job alone could have beside occupied GPUs.
+    """Room for one more job, alone, beside occupied GPUs.
 
     Attributes
     ----------
     mask : BoolArray, shape (N,)
-        Columns in which it finds room.
+        Columns in which the job has room.
     gpus : FloatArray, shape (pools,)
-        What is free of the GPUs of those nodes that have room for it.
+        Free GPUs of the nodes that have room for such a job.
     """
 
     mask: BoolArray
@@ -179,10 +177,9 @@ class ColumnsWithRoom(NamedTuple):
 
 
 def columns_with_room(classes: Classes, column: IntArray, occupied: Occupied) -> ColumnsWithRoom:
-    """Columns in which a job that has no GPUs yet finds room beside occupied ones.
+    """Of the given columns, those in which a job without GPUs has room beside occupied GPUs.
 
-    Only of the given columns; other columns are False. Anti-affinity and barred nodes may still
-    keep a job out.
+    Anti-affinity and barred nodes are not considered.
     """
     mask = np.zeros(classes.columns, bool)
     pools = len(classes.instance.cluster.pools)
@@ -201,17 +198,17 @@ def columns_with_room(classes: Classes, column: IntArray, occupied: Occupied) ->
 
 
 class GpusOfRows:
-    """Which rows of a queue have GPUs; a row gets some, may leave them, and may get others.
+    """The GPUs of the rows of a queue, while rows get GPUs, lose them, and get others.
 
-    All GPUs that were ever given out stay in one array. `first` and `count` say which part of it a
-    row holds now, so that the GPUs of many rows are read in one pass.
+    All GPUs that were ever given to a row stay in one array. `first` and `count` locate the current
+    GPUs of a row in it, so that the GPUs of many rows are read in one pass.
 
     Attributes
     ----------
     first, count : IntArray, shape (A,)
-        The place of the first GPU of each row, and how many it has (0 for one that needs none).
+        Position of the first GPU of each row, and the number of its GPUs (0 for a row without).
     changes : int
-        How often rows got GPUs or left them.
+        Number of changes so far.
     """
 
     def __init__(self, rows: int) -> None:
@@ -219,9 +216,9 @@ class GpusOfRows:
         self.count: IntArray = np.zeros(rows, np.int64)
         self._gpu: IntArray = EMPTY
         self.changes = 0
-        # Since which turn each row runs, -1 for those that do not.
+        # When each row began to run, as a running number; -1 for rows that do not run.
         self._since: IntArray = np.full(rows, -1, np.int64)
-        self._turn = 0
+        self._next = 0
 
     @property
     def runs(self) -> BoolArray:
@@ -230,54 +227,48 @@ class GpusOfRows:
 
     @cached_property
     def rows(self) -> IntArray:
-        """Rows that run, those first that came first."""
+        """Rows that run, in the order in which they began."""
         rows = np.flatnonzero(self._since >= 0)
         return rows[np.argsort(self._since[rows])]
 
     @cached_property
     def with_gpus(self) -> IntArray:
-        """Those of them that have GPUs."""
+        """The running rows that have GPUs."""
         rows = self.rows
         return rows[self.count[rows] > 0]
 
     def give(self, rows: IntArray, gpu: IntArray, count: IntArray) -> None:
-        """Give rows these GPUs, listed row by row, in the place of what they have."""
+        """Replace the GPUs of rows by these, listed row by row; the rows run from now on."""
         self.first[rows] = len(self._gpu) + np.cumsum(count) - count
         self.count[rows] = count
         self._gpu = np.concatenate([self._gpu, gpu])
-        # A row that only moves keeps its turn.
+        # A row that only moves keeps its place in the order.
         new = rows[self._since[rows] < 0]
-        self._since[new] = self._turn + np.arange(len(new))
-        self._turn += len(new)
+        self._since[new] = self._next + np.arange(len(new))
+        self._next += len(new)
         self._changed()
 
-    def give_each(self, gpus: GpusByRow) -> None:
-        """The same for GPUs by row."""
-        if gpus:
-            count = np.array(list(map(len, gpus.values())), np.int64)
-            self.give(np.array(list(gpus), np.int64), np.concatenate(list(gpus.values())), count)
-
     def leave(self, rows: Sequence[int]) -> None:
-        """Take the GPUs of rows that stop."""
+        """Stop rows: they have no GPUs any more."""
         self._since[list(rows)] = -1
         self.count[list(rows)] = 0
         self._changed()
 
     def _changed(self) -> None:
-        """Forget which rows run."""
+        """Clear the cached lists of running rows."""
         self.changes += 1
         for name in ("rows", "with_gpus"):
             self.__dict__.pop(name, None)
 
     def gpus(self, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """GPUs of some rows, row by row, and how many each has."""
+        """GPUs of some rows, row by row, and the number of GPUs of each."""
         count = self.count[rows]
         return self._gpu[ranges(self.first[rows], count)], count
 
 
 @dataclass
 class Occupants:
-    """Rows that have GPUs, and which of them may be moved or stopped for others.
+    """Rows that have GPUs, and rules about which of them may be moved or stopped for others.
 
     Attributes
     ----------
@@ -286,16 +277,16 @@ class Occupants:
     constraints : sequence of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
     fixed : Occupied
-        What has GPUs and is in none of the rows.
+        Occupied GPUs of other holders.
     seats : GpusOfRows
     movable : BoolArray, shape (A,)
         Rows that may leave their GPUs.
     position : IntArray, shape (A,)
-        Position of each row in the order: those before others choose first where they go.
+        Position of each row in the queue: rows that move are placed in this order.
     running : IntArray, shape (A,)
-        Running jobs that would be stopped or moved with each row.
+        Number of running jobs that are stopped or moved with each row.
     barred : callable
-        Nodes that rows must not have.
+        Nodes that each of some rows must not use.
     wanted : IntArray
         Rows for which room may be made.
     """
@@ -312,34 +303,34 @@ class Occupants:
     wanted: IntArray
 
     def make_room(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
-        """Give a row room and say what has changed; None, and nothing has, if it cannot be.
+        """Make room for a row and return the changes; None, without any change, if it is impossible.
 
-        Any movable row may go elsewhere for it, whatever its position. Only victims may stop.
+        Any movable row may move to other GPUs, whatever its position. Only victims may stop.
 
         Parameters
         ----------
         row : int
-            One of those ``wanted``.
+            One of ``wanted``.
         victims : IntArray
-            Rows that may stop for it if they find no room elsewhere, those first that are to go
-            first.
+            Rows that may be stopped if they find no other GPUs, the first choice first.
         most : float
-            Running jobs that may be stopped or moved, at most.
+            Most running jobs that may be stopped or moved.
         """
         one_node = self._one_node
         change = one_node.clear_node_for(row, victims, most) if row in one_node else None
         if change is None and not (row in one_node and self._knows_all(row)):
             change = self._clear_nodes_for(row, victims, most)
             if change is not None:
-                del self._one_node  # it does not know of this change
+                del self._one_node  # its state does not include this change
         if change is not None:
-            self.seats.give_each(change.gpus)
-            # They may be tried again in other rows.
+            moved, gpus = list(change.gpus), list(change.gpus.values())
+            count = np.array(list(map(len, gpus)), np.int64)
+            self.seats.give(np.array(moved, np.int64), np.concatenate(gpus), count)
             self.seats.leave(change.out)
         return change
 
     def _knows_all(self, row: int) -> bool:
-        """Whether all who may leave GPUs of the pool of a row hold and need one node each."""
+        """Whether all movable rows in the pool of a row hold and need one node each."""
         C = self.classes
         seated = self.seats.with_gpus
         column = self.rows.column[seated]
@@ -350,7 +341,7 @@ class Occupants:
 
     @cached_property
     def _one_node(self) -> OneNodeRoom:
-        """The state that serves rows of one node that need not be apart from others."""
+        """The state for rows that need one node and have no anti-affinity."""
         seated = self.seats.with_gpus
         held = self.fixed.and_also(self._on(seated, *self.seats.gpus(seated)))
         wanted = self.wanted
@@ -363,7 +354,7 @@ class Occupants:
         return OneNodeRoom(problem.nodes, requests.take(some), held, row, may_move, self.running)
 
     def _may_move(self, seated: IntArray) -> BoolArray:
-        """Rows that may have any node, if they may leave theirs; shape (A,)."""
+        """Movable rows without barred nodes and without anti-affinity; shape (A,)."""
         mask = self.movable.copy()
         barred = self.barred(seated)
         if barred is not None:
@@ -373,13 +364,13 @@ class Occupants:
         return mask
 
     def _clear_nodes_for(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
-        """How a row of any kind gets room."""
-        near, in_the_way = self._near(row)
+        """Make room for a row of any kind; nothing is changed yet."""
+        near, may_leave = self._near(row)
         held = self.fixed.around(int(self.classes.pool[self.rows.column[row]]))
         firm = len(held)
         held = held.and_also(self._on(near, *self.seats.gpus(near)))
-        loose = near[in_the_way]
-        may_go = np.append(np.zeros(firm, bool), in_the_way)
+        loose = near[may_leave]
+        may_go = np.append(np.zeros(firm, bool), may_leave)
         bars = self.barred(np.array([row]))
         clearing = Clearing(
             self.classes,
@@ -402,7 +393,7 @@ class Occupants:
 
         if clearing.needed(EMPTY) is not None:
             return without(EMPTY)
-        # Nobody has to stop if GPUs are free, but scattered, and others can go elsewhere.
+        # If enough GPUs are free, but scattered, moving rows may be enough: no row has to stop.
         order = clearing.nearest() if clearing.scattered else EMPTY
         for _ in range(SETS_TRIED):
             gone = clearing.needed(order)
@@ -421,49 +412,38 @@ class Occupants:
     def _with_the_others(
         self, row: int, gpus: IntArray, gone: IntArray, stay: Occupied
     ) -> RoomMade:
-        """A row on its GPUs, and those that go for it beside what stays, where they find room."""
+        """A row on its GPUs, and other GPUs for the rows that left for it, as far as there are any."""
         found = {row: gpus}
         if len(gone):
-            # The row first: those that go take what it leaves.
             occupied = stay.and_also(self._on(np.array([row]), gpus, np.array([len(gpus)])))
-            found |= self._placed(gone[np.argsort(self.position[gone])], occupied)
+            wanted = gone[np.argsort(self.position[gone])]
+            barred = self.barred(wanted)
+            placed = place_beside(
+                self.classes, self.rows, wanted, occupied, self.constraints, barred=barred
+            )
+            found |= placed.by_row()
         return RoomMade(found, tuple(other for other in gone.tolist() if other not in found))
 
-    def _placed(self, wanted: IntArray, occupied: Occupied) -> GpusByRow:
-        """GPUs of those rows that find room beside occupied GPUs."""
-        return place_beside(
-            self.classes,
-            self.rows,
-            wanted,
-            occupied,
-            self.constraints,
-            barred=self.barred(wanted),
-        ).by_row()
-
     def _near(self, row: int) -> tuple[IntArray, BoolArray]:
-        """Rows with GPUs that matter where one gets room,
-        and which of them may leave theirs for it.
+        """Rows with GPUs that can limit a row, and a mask of those that may leave theirs for it.
 
-        Rows of other pools free nothing that it could use, but a resource of some nodes joins the
-        pools that these belong to.
+        Rows of other pools matter only through a resource that nodes of several pools share.
         """
         C = self.classes
         column = self.rows.column
         rows = self.seats.with_gpus
         in_pool = C.pool[column[rows]] == C.pool[column[row]]
         needs_group = needs_per_gpu(C, column[rows])[1].any(axis=1)
-        in_the_way = in_pool
-        if needs_per_gpu(C, column[[row]])[1].any():
-            in_the_way = in_pool | needs_group
         near = in_pool | needs_group
-        return rows[near], (in_the_way & self.movable[rows])[near]
+        helps = near if needs_per_gpu(C, column[[row]])[1].any() else in_pool
+        return rows[near], (helps & self.movable[rows])[near]
 
     def _on(self, rows: IntArray, gpu: IntArray, count: IntArray) -> Occupied:
         return Occupied.of_numbers(self.classes, self.rows, rows, gpu, count)
 
 
 class Clearing:
-    """Which of some holders have to give up their GPUs so that one gang has room.
+    """Chooses the holders that must give up their GPUs to make room for one gang.
 
     Parameters
     ----------
@@ -473,13 +453,13 @@ class Clearing:
     wanted : int
         The row that needs room.
     occupied : Occupied
-        What has GPUs and stays.
+        Holders that stay.
     loose : Occupied
-        What may go, M holders.
+        M holders that may leave.
     constraints : iterable of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
     barred : collection of str
-        Nodes of which it gets nothing.
+        Names of nodes that the gang must not use.
     """
 
     def __init__(
@@ -501,13 +481,12 @@ class Clearing:
         nodes = problem.nodes
         numbering = classes.instance.cluster.numbering
         local = nodes.local()[loose.node]
-        here = local >= 0
-        self._node = local[here]
-        self._owner = loose.owner[here]
-        # GPUs by their place in the flat table of `Nodes.room`: loads are one bincount.
-        self._spot = (
-            self._node * nodes.room.shape[1] + (loose.gpu - numbering.start[loose.node])[here]
-        )
+        usable = local >= 0
+        self._node = local[usable]
+        self._owner = loose.owner[usable]
+        # Positions of the GPUs in the flat table `Nodes.room`: loads are then one bincount.
+        index = (loose.gpu - numbering.start[loose.node])[usable]
+        self._spot = self._node * nodes.room.shape[1] + index
         use = classes.instance.cluster.members[:, loose.node].T * loose.group_need[loose.owner]
         self._group_use = np.zeros((len(loose), len(nodes.groups)))
         np.add.at(self._group_use, loose.owner, use)
@@ -516,32 +495,30 @@ class Clearing:
         self._conflicts = np.isin(loose.job, conflicting) | np.isin(loose.partner, conflicting)
 
     def fits(self, gone: BoolArray) -> bool:
-        """Whether the gang has room once the holders of a mask are gone."""
+        """Whether the gang has room without the holders of a mask."""
         return choose(FreeRoom(self._without(gone)), 0, self._span) is not None
 
     def place_without(self, gone: IntArray) -> IntArray | None:
-        """GPUs of the gang by best fit once some holders are gone; None where it has no room."""
+        """GPUs of the gang by best fit without some holders; None where it has no room."""
         problem = self._without(mask_of(gone, len(self._loose)))
         assignment = best_fit(problem, keep=True)
         return problem.gpu_numbers(assignment) if assignment else None
 
     @property
     def scattered(self) -> bool:
-        """Whether as many GPUs are free as the gang asks for,
-        wherever they are, while nobody is gone.
-        """
+        """Whether as many GPUs are free now as the gang asks for, on any nodes."""
         return bool(self._now.gpus_with_room(0).sum() >= self._gpus)
 
     def needed(self, order: IntArray) -> IntArray | None:
-        """Holders that have to go; None if there is no room even without all that may go.
+        """Holders that must leave; None if there is no room even without all of ``order``.
 
-        Sets that make room are compared by their last holder in the order, then by their last but
-        one, and so on: the one whose holders come first is taken, even if it is a larger set.
+        Of all sets that make room, it is the first one if sets are compared by their last holder in
+        the order, then by their last but one, and so on. It need not be the smallest set.
 
         Parameters
         ----------
         order : IntArray
-            Holders that may go, those first that are to go first; the others stay.
+            Holders that may leave, the first choice first; all others stay.
 
         Returns
         -------
@@ -552,25 +529,23 @@ class Clearing:
         while (first := self._fewest(order, gone)) is not None:
             if not first:
                 return np.flatnonzero(gone)
-            # Without the last of the first ones there is no room. Those before it may not be needed.
+            # The last of these holders must leave in any case. Those before it may not have to.
             gone[order[first - 1]] = True
             order = order[: first - 1]
         return None
 
     def _fewest(self, order: IntArray, gone: BoolArray) -> int | None:
-        """How many of the first holders in the order must go, besides those gone already;
-        None if all are too few.
+        """The smallest k such that the gang has room if the first k holders in the order leave,
+        besides those that are gone; None if there is none.
         """
         never = len(order) + 1
         turn = np.where(gone, 0, never)
         turn[order] = np.arange(1, never)
         least = self._least_turn(turn, never)
-        if least > len(order):
+        if least > len(order) or not self.fits(turn <= len(order)):
             return None
-        if not self.fits(turn <= len(order)):
-            return None
-        # Room never shrinks when more holders go, so the smallest number is bisected. The first
-        # guess, the lower bound, is nearly always right.
+        # Room never shrinks when more holders leave, so bisection finds the smallest number. The
+        # first guess, the lower bound, is nearly always right.
         few, enough, guess = least - 1, len(order), least
         while enough - few > 1:
             few, enough = (few, guess) if self.fits(turn <= guess) else (guess, enough)
@@ -578,16 +553,16 @@ class Clearing:
         return enough
 
     def _least_turn(self, turn: IntArray, never: int) -> int:
-        """The first turn at which the gang can have room, if only GPUs count: a lower bound.
+        """Lower bound on the turn at which the gang has room: only GPUs are counted.
 
         Parameters
         ----------
         turn : IntArray, shape (M,)
-            When each holder goes, from 0 on.
+            The turn in which each holder leaves, from 0 on.
         never : int
-            A later turn.
+            A turn after all others.
         """
-        # A holder may make room on nodes where it has no GPU: it leaves a resource of several nodes.
+        # A holder of a resource that several nodes share makes room on nodes where it has no GPU.
         if self._group_use.any():
             return 0
         share = float(self._problem.requests.share[0])
@@ -597,7 +572,7 @@ class Clearing:
         np.minimum.at(of_spot, self._spot, turn[self._owner])
         earliest = of_spot.reshape(cleared.shape)
         earliest[self._now.room >= least] = 0
-        # GPUs of which somebody who stays has a part, and those that a node does not have.
+        # GPUs that a holder which stays uses, and positions beyond the GPUs of a node.
         earliest[cleared < least] = never
         by_gpu = earliest[self._problem.of_pool(0)]
         by_place = np.sort(by_gpu, axis=1) if self._span == 1 else np.sort(by_gpu, axis=None)[None]
@@ -605,11 +580,11 @@ class Clearing:
         return int(by_place[:, self._gpus - 1].min(initial=never)) if enough else never
 
     def nearest(self) -> IntArray:
-        """All that may go, ordered so that the gang gets the nodes
-        that lack fewest GPUs, by the fewest holders.
+        """All holders that may leave, ordered so that the gang gets the nodes that lack the fewest
+        GPUs, and few holders leave.
         """
         now = self._now.available(0)
-        # What each node could give if all went that may: the most that clearing it can bring.
+        # GPUs that each node could give if all these holders left.
         cleared = FreeRoom(self._problem).available(0)
         if self._span == 1:
             lack = np.where(cleared >= self._gpus, self._gpus - now, np.inf)
@@ -618,17 +593,17 @@ class Clearing:
         far = np.zeros(len(self._loose))
         np.maximum.at(far, self._owner, lack[self._node])
         size = np.bincount(self._owner, minlength=len(self._loose))
-        # Of holders equally near those come first that make room alone, the smallest of them first.
+        # Of equally near holders those that make room alone come first, the smallest of them first.
         alone = size >= np.minimum(far, self._gpus)
         return np.lexsort((np.where(alone, size, -size), ~alone, far)).astype(np.int64)
 
     @cached_property
     def _now(self) -> FreeRoom:
-        """What is left while nobody is gone."""
+        """Free GPUs while no holder has left."""
         return FreeRoom(self._without(np.zeros(len(self._loose), bool)))
 
     def _without(self, gone: BoolArray) -> Problem:
-        """The gang beside occupied GPUs and the holders that are not gone."""
+        """The problem of the gang beside all holders but those of a mask."""
         nodes = self._problem.nodes
         loose = self._loose
         stays = ~gone[self._owner]
@@ -636,9 +611,8 @@ class Clearing:
         node = self._node[stays]
         shape = nodes.room.shape
         load = np.bincount(self._spot[stays], loose.share[owner], nodes.room.size).reshape(shape)
-        # GPUs that a node does not have keep room 0.
-        room = np.where(nodes.room > 0, np.maximum(nodes.room - load, 0.0), 0.0)
-        # Jobs that the gang must be apart from close their whole nodes to it.
+        room = np.maximum(nodes.room - load, 0.0)
+        # A job of an anti-affinity set of the gang closes its whole node.
         if self._conflicts.any():
             room[node[self._conflicts[owner]]] = 0.0
         own, group = nodes.own, nodes.group_capacity

@@ -1,12 +1,12 @@
 """Best fit: gangs in decreasing size, each on as few nodes as possible,
-where the fewest GPUs are left over.
+and of these on the nodes where the fewest GPUs stay free.
 
 The result breaks no rule of the problem, but it may place fewer requests or span more nodes than
-the optimum. The bounds (`optsched.placement.bounds`) say by how much at most.
+the optimum. The bounds (`optsched.placement.bounds`) limit the difference.
 
-`FreeRoom` is what is free, for whole placements and for rows that start in a round. `choose` finds nodes for
-one request. `place_by_pushing` and `tighten` repair the result: smaller requests move to other nodes, so
-that a gang finds room or spans fewer nodes. `why_refused` explains what found no room.
+`FreeRoom` is the state of the search. `choose` finds nodes for one request. `place_by_pushing` and
+`tighten` repair the result: smaller requests move to other nodes, so that a gang finds room or
+spans fewer nodes. `why_refused` explains why a request was not placed.
 """
 
 from __future__ import annotations
@@ -18,60 +18,54 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import EMPTY, FloatArray, IntArray, group_rows, stable_order
-from optsched.candidates import NO_SLICE
+from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import NO_SLICE, gpus_allowed
 from optsched.placement.problem import (
     Assignment,
     Pieces,
     Problem,
-    assign_gpus,
-    by_request,
     largest_of_groups,
-    limit,
     with_identities,
 )
 from optsched.placement.requests import OWN
 from optsched.placement.shares import ROUNDING
 
 FAILURES = 100
-"""Requests that may find no room even by pushing others,
-before the rest is refused without a try.
-"""
+"""After this many requests for which pushing others makes no room, the rest is refused untried."""
 TRIES = 16
 """Sets of nodes on which room is made for one request, at most."""
 CANDIDATES = 64
-"""Nodes that are looked at for that, those with the most free GPUs."""
+"""Nodes with the most free GPUs that are considered for this."""
 PUSHED = 12
-"""Requests that one may push elsewhere, at most."""
+"""Requests that one request may push to other nodes, at most."""
 MOST_NAMED = 4
-"""Nodes whose free GPUs a reason names."""
+"""Nodes that a reason names."""
 TIGHTENED = 200
-"""Requests that span more nodes than they need and are tried again, at most."""
+"""Requests that span more nodes than they need and are placed again, at most."""
 
 
 class FreeRoom:
-    """Free GPUs, CPUs and memory of the nodes; at first what occupied GPUs leave.
+    """Free GPUs, CPUs and memory of the nodes while requests are placed.
 
-    Requests of whole GPUs are counted by node; which GPUs they get is decided at the end. Requests
-    that share GPUs get them at once.
+    Requests of whole GPUs are counted by node; their GPUs are chosen at the end. Requests that
+    share GPUs get theirs at once.
 
     Attributes
     ----------
     free : IntArray, shape (N,)
-        GPUs that nobody has.
+        GPUs that no request has.
     room : FloatArray, shape (N, most GPUs of a node)
-        What is left of each GPU by requests that share; 1 for an untouched one, 0 beyond the node's
-        GPUs.
+        Share of each GPU that sharing requests leave free; 0 beyond the node's GPUs.
     cut : CutGpus or None
         How GPUs are cut into slices (MIG).
     own : FloatArray, shape (N, 2)
         Free CPUs and memory.
     group : FloatArray, shape (G,)
-        What is left of the resources of some nodes.
+        Free amount of the resources of some nodes.
     pieces : dict
-        Where requests are placed.
+        Nodes of placed requests.
     shared : dict
-        GPUs of requests that share.
+        GPUs of placed requests that share GPUs.
     on : mapping of node to set
         Requests of whole GPUs on each node.
     """
@@ -87,81 +81,42 @@ class FreeRoom:
         self.pieces: dict[int, Pieces] = {}
         self.shared: dict[int, IntArray] = {}
         self.on: defaultdict[int, set[int]] = defaultdict(set)
-        # How many jobs of each anti-affinity set are on each node.
+        # Number of placed requests of each anti-affinity set on each node.
         sets = {number for numbers in problem.requests.apart for number in numbers}
         self._of_set = {number: np.zeros(len(nodes), np.int64) for number in sets}
 
-    @classmethod
-    def after(cls, problem: Problem, assignment: Assignment) -> FreeRoom:
-        """What is left beside an assignment; which requests have it is not kept."""
-        state = cls(problem)
-        R = problem.requests
-        placed = np.array(list(assignment), np.int64)
-        whole = placed[R.share[placed] == 1.0]
-        parts = [assignment[request][:, 0] for request in whole.tolist()]
-        state._charge_all(np.repeat(whole, R.gpus[whole]), np.concatenate([EMPTY, *parts]))
-        # Requests of whole GPUs are counted by node, so those that share can still see which GPUs
-        # are untouched.
-        for request in placed[R.share[placed] < 1.0].tolist():
-            state.take_shared(request, assignment[request])
-        return state
-
-    def _charge_all(self, request: IntArray, node: IntArray) -> None:
-        """Requests of whole GPUs have one more GPU each of these nodes."""
-        problem = self.problem
-        R = problem.requests
-        nodes = len(problem.nodes)
-        self.free -= np.bincount(node, minlength=nodes)
-        for place in np.flatnonzero(R.need.any(axis=0)).tolist():
-            self.own[:, place] -= np.bincount(node, R.need[request, place], nodes)
-        use = R.group_need[request] * problem.nodes.member[:, node].T
-        self.group -= use.sum(axis=0)
-        for number, on_nodes in self._of_set.items():
-            mine = np.array([number in R.apart[one] for one in request.tolist()], bool)
-            on_nodes[np.unique(node[mine])] = 1
-
-    # --- what a request could have --------------------------------------------------------
-
-    def best_nodes(self, request: int, most: int) -> IntArray:
-        """Nodes for so many requests alike (`Problem.on_one_node`), as far as there is room."""
-        R = self.problem.requests
-        here = self.problem.of_pool(request)
-        gpus = int(R.gpus[request])
-        found = best_nodes(self.free[here], self.own[here], gpus, R.need[request], most)
-        return np.asarray(here.start + found, np.int64)
+    # --- GPUs that are available to a request ---------------------------------------------
 
     def gpus_with_room(self, request: int) -> IntArray:
-        """GPUs of each node of its pool with room for a request,
+        """Number of GPUs of each node of its pool with room for a request,
         whatever else it needs of the node.
         """
-        here = self.problem.of_pool(request)
+        in_pool = self.problem.of_pool(request)
         share = self.problem.requests.share[request]
         if share == 1.0:
-            return self.free[here]
-        room = self.room_for(request, here)
+            return self.free[in_pool]
+        room = self.room_for(request, in_pool)
         enough = (room >= share - ROUNDING).sum(axis=1)
-        # Requests of whole GPUs are only counted: these GPUs look untouched.
-        whole = (room >= 1.0).sum(axis=1) - self.free[here]
+        # The GPUs of whole-GPU requests are not chosen yet, so they still look free in ``room``.
+        whole = (room >= 1.0).sum(axis=1) - self.free[in_pool]
         return np.asarray(enough - whole)
 
     def room_for(self, request: int, nodes: slice | int | IntArray) -> FloatArray:
-        """What is left of the GPUs of some nodes for a request that shares."""
+        """Free share of the GPUs of some nodes for a request that shares GPUs."""
         return self.problem.room_on(request, nodes, self.room, self.cut)
 
     def available(self, request: int) -> IntArray:
-        """GPUs that each node of its pool can give a request:
-        whole ones, or those with room for its share.
-        """
+        """Number of GPUs that each node of its pool can give a request now."""
         gpus = self.gpus_with_room(request)
         gpus = self.problem.within_needs(request, gpus, self.own, self.group)
-        here = self.problem.of_pool(request)
+        in_pool = self.problem.of_pool(request)
         for number in self.problem.requests.apart[request]:
-            gpus = np.where(self._of_set[number][here] > 0, 0, gpus)
+            gpus = np.where(self._of_set[number][in_pool] > 0, 0, gpus)
         return gpus
 
     def keeps_groups(self, request: int, pieces: Pieces) -> bool:
-        """Whether pieces that fit node by node also keep the resources that several
-        of their nodes belong to.
+        """Whether pieces that fit node by node are also within the resources that several nodes
+        share.
         """
         need = self.problem.requests.group_need[request]
         if not need.any():
@@ -171,7 +126,7 @@ class FreeRoom:
         used = member @ np.array([gpus for _, gpus in pieces]) * need
         return bool((used <= self.group + ROUNDING * nodes.group_capacity).all())
 
-    # --- what requests take and give back -------------------------------------------------
+    # --- requests are placed and taken back -----------------------------------------------
 
     def take(self, request: int, pieces: Pieces) -> None:
         """Place a request of whole GPUs."""
@@ -182,7 +137,7 @@ class FreeRoom:
         self.pieces[request] = pieces
 
     def give_back(self, request: int) -> Pieces:
-        """Undo `take`; returns the pieces that the request had."""
+        """Undo `take`; return the pieces of the request."""
         pieces = self.pieces.pop(request)
         for node, gpus in pieces:
             self.free[node] += gpus
@@ -225,24 +180,25 @@ def _pieces_of(gpus: IntArray) -> Pieces:
 
 
 def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assignment:
-    """Place requests one after the other;
-    with ``smallest`` so many of the smallest before all others.
-
-    Of gangs of equal size and span those come first that need more CPUs per GPU, then more memory,
-    then the order of the input: what needs little fits into what is left of a node. What is not placed
-    in the end fits nowhere beside what is.
+    """Place requests one after the other; a request that is not placed fits nowhere beside the
+    others.
 
     1. With ``keep``, requests whose jobs run on as few nodes as they need stay where they are.
-    2. Gangs of whole GPUs in decreasing size: on the node with the least left over, or on as many
-       whole nodes as they need, joined by the best links that so few nodes have.
-    3. A gang that finds no room, or that spans more nodes than it needs, may push smaller ones
-       elsewhere.
+    2. Gangs of whole GPUs in decreasing size: on the node with the fewest GPUs left over, or on as
+       many whole nodes as they need, joined by the best links that so few nodes have. Of equal
+       gangs those come first that need more CPUs per GPU, then more memory, then those that come
+       first in the input: gangs with small needs still fit on what is left of a node.
+    3. A gang that finds no room, or that spans more nodes than it needs, may push smaller gangs to
+       other nodes.
     4. Requests of shares in decreasing share, on the fullest GPUs that have room.
+
+    Parameters
+    ----------
+    problem : Problem
+    keep : bool
+    smallest : int, optional
+        This many of the smallest requests come before all others.
     """
-    if smallest is None and problem.on_one_node.all():
-        found = _place_on_one_node(problem)
-        if found is not None:
-            return found
     R = problem.requests
     state = FreeRoom(problem)
     later = np.zeros(len(problem), bool)
@@ -253,15 +209,16 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
         for request in _running_largest_first(problem):
             if not later[request]:
                 _stay(state, request)
-    by_size = np.lexsort((_batches(problem), *_smaller_needs(R.need), R.span, -R.gpus, later))
+    # Equal requests that `best_nodes` can place together are adjacent.
+    batch = np.where(problem.on_one_node, problem.alike.inverse, -1)
+    by_size = np.lexsort((batch, *-R.need.T[::-1], R.span, -R.gpus, later))
     _place_whole(state, by_size[R.share[by_size] == 1.0])
     assignment = with_identities(problem, state.pieces, state.shared)
     by_share = np.lexsort((-R.gpus, -R.share, later))
     by_share = by_share[R.share[by_share] < 1.0]
     if not len(by_share):
         return assignment
-    # From here on requests of whole GPUs have theirs for good: requests that share see which are
-    # left.
+    # The GPUs of whole-GPU requests are final now: requests that share must not use them.
     for request, gpus in assignment.items():
         if request not in state.shared:
             state.room[gpus[:, 0], gpus[:, 1]] = 0.0
@@ -275,57 +232,11 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
     return with_identities(problem, state.pieces, state.shared, fixed)
 
 
-def _smaller_needs(need: FloatArray) -> FloatArray:
-    """Sort keys by which those of equal gangs come first that need more CPUs, then more memory."""
-    return -need.T[::-1]
-
-
-def _batches(problem: Problem) -> IntArray:
-    """Equal numbers for requests that are placed together, as `best_nodes` can; shape (P,)."""
-    return np.where(problem.on_one_node, problem.alike.inverse, -1)
-
-
-def _place_on_one_node(problem: Problem) -> Assignment | None:
-    """Requests of one node in decreasing size; None if one would have to span several.
-
-    Nothing is repaired: where a gang is refused no node has what it needs, and only smaller ones
-    come after it, so that none of these could make room for it.
-    """
-    nodes = problem.nodes
-    R = problem.requests
-    free = nodes.free.copy()
-    own = nodes.own.copy()
-    on_node = np.full(len(problem), -1, np.int64)
-    needed = R.need.any(axis=0)
-    kinds = group_rows([R.pool, R.gpus, *R.need.T[needed]], len(problem))
-    requests_of = stable_order(kinds.inverse, len(kinds))
-    last = np.cumsum(kinds.count)
-    # Larger gangs first. Pools have no node in common, so their order does not matter.
-    need, size = R.need[kinds.first], R.gpus[kinds.first]
-    for kind in np.lexsort((*_smaller_needs(need), -size)).tolist():
-        alike = requests_of[last[kind] - kinds.count[kind] : last[kind]]
-        gpus = int(size[kind])
-        here = nodes.of_pool(int(R.pool[alike[0]]))
-        chosen = here.start + best_nodes(free[here], own[here], gpus, need[kind], len(alike))
-        # Spans do not matter on one node.
-        if len(chosen) < len(alike) and (R.span[alike[len(chosen) :]] > 1).any():
-            return None
-        on_node[alike[: len(chosen)]] = chosen
-        taken = gpus * np.bincount(chosen, minlength=len(nodes))
-        free -= taken
-        if needed.any():
-            own -= taken[:, None] * need[kind]
-    placed = np.flatnonzero(on_node >= 0)
-    untouched = nodes.room >= 1.0
-    return by_request(assign_gpus(untouched, placed, on_node[placed], R.gpus[placed]))
-
-
 def best_nodes(free: IntArray, own: FloatArray, gpus: int, need: FloatArray, most: int) -> IntArray:
-    """Nodes for equal gangs in turn,
-    each the one with the fewest free GPUs that has room, at most so many.
+    """The node of each of some equal gangs: the one with the fewest free GPUs that has room.
 
-    A node that was the best for one gang is the best for the next one too, as long as it has room:
-    it has fewer free GPUs than before. So the nodes are filled one after the other.
+    The best node for one gang is the best for the next gang too, as long as it has room, because it
+    now has fewer free GPUs. So nodes are filled one after the other, and no search is repeated.
 
     Parameters
     ----------
@@ -337,6 +248,7 @@ def best_nodes(free: IntArray, own: FloatArray, gpus: int, need: FloatArray, mos
     need : FloatArray, shape (2,)
         CPUs and memory per GPU.
     most : int
+        Number of gangs; the result is shorter where they do not all have room.
     """
     some = (free >= gpus).nonzero()[0]
     if not len(some):
@@ -344,14 +256,14 @@ def best_nodes(free: IntArray, own: FloatArray, gpus: int, need: FloatArray, mos
     room = free[some]
     fullest = room.argsort(kind="stable")
     if need.any():
-        room = np.minimum(room, limit(own[some], need))
+        room = np.minimum(room, gpus_allowed(own[some], need))
     gangs = room // gpus
     return some[fullest.repeat(gangs[fullest])[:most]]
 
 
 def _place_whole(state: FreeRoom, order: IntArray) -> None:
-    """Requests of whole GPUs in this order, then those that found no room,
-    by pushing smaller ones elsewhere.
+    """Place requests of whole GPUs in this order; those that find no room may then push smaller
+    requests to other nodes.
     """
     problem = state.problem
     span = problem.requests.span
@@ -361,7 +273,7 @@ def _place_whole(state: FreeRoom, order: IntArray) -> None:
     )
     refused = [request for request in refused if problem.fewest[request]]
     failed = 0
-    hopeless: set[int] = set()  # kinds of which one has failed since a request was pushed
+    hopeless: set[int] = set()  # kinds of requests that failed since the last request was pushed
     for request in refused:
         if failed == FAILURES:
             break
@@ -370,26 +282,27 @@ def _place_whole(state: FreeRoom, order: IntArray) -> None:
         else:
             hopeless.add(kind[request])
             failed += 1
-    # Only now: what is left over is known when all are placed.
     tighten(state)
-    # Requests that were pushed or tightened may have left room.
+    # Requests that moved may have left room.
     _take_room(state, [request for request in refused if request not in state.pieces])
 
 
 def _take_room(state: FreeRoom, order: list[int]) -> list[int]:
-    """Place requests in this order where they find room, and nothing else; those that found none."""
+    """Place requests in this order without moving others; return those that found no room."""
     problem = state.problem
     R = problem.requests
     kind = problem.alike.inverse.tolist()
     refused = []
-    # Room only shrinks here: where one found none, no other one of its kind does.
+    # Free room only shrinks here: if one request of a kind finds none, no later one does.
     hopeless = set()
     for this, requests in groupby(order, kind.__getitem__):
         alike = list(requests)
-        gpus = int(R.gpus[alike[0]])
-        if problem.on_one_node[alike[0]]:
-            nodes = state.best_nodes(alike[0], len(alike)).tolist()
-            for request, node in zip(alike, nodes, strict=False):
+        first = alike[0]
+        if problem.on_one_node[first]:
+            in_pool, gpus = problem.of_pool(first), int(R.gpus[first])
+            free, own = state.free[in_pool], state.own[in_pool]
+            nodes = in_pool.start + best_nodes(free, own, gpus, R.need[first], len(alike))
+            for request, node in zip(alike, nodes.tolist(), strict=False):
                 state.take(request, [(node, gpus)])
             alike = alike[len(nodes) :]
         for request in alike:
@@ -410,34 +323,35 @@ def _take_room(state: FreeRoom, order: list[int]) -> list[int]:
 def choose(state: FreeRoom, request: int, span: int) -> Pieces | None:
     """Pieces of a request on at most ``span`` nodes, or None if it finds no room."""
     problem = state.problem
-    here = problem.of_pool(request)
+    in_pool = problem.of_pool(request)
     gpus = int(problem.requests.gpus[request])
     available = state.available(request)
     enough = np.flatnonzero(available >= gpus)
     if len(enough):
-        # Least left over, so that large gangs still find whole nodes later.
+        # Few GPUs left over here keep whole nodes free for large gangs.
         left = _left_over(state, request, enough)
         best = _best_node(problem, request, enough[left == left.min()])
-        return [(here.start + best, gpus)]
+        return [(in_pool.start + best, gpus)]
     if span == 1:
         return None
     available = _in_one_group(problem, request, available, span)
-    # The fewest nodes: the largest together reach furthest.
+    # The largest nodes give the smallest number of nodes.
     reach = np.cumsum(np.sort(available)[::-1])
     nodes = int(np.searchsorted(reach, gpus)) + 1
     if nodes > min(span, len(reach)):
         return None
-    joined = _best_joined(problem, here, available, gpus, nodes)
-    pieces = _fill(joined, gpus, nodes, here)
+    joined = _best_joined(problem, in_pool, available, gpus, nodes)
+    pieces = _fill(joined, gpus, nodes, in_pool)
     if state.keeps_groups(request, pieces):
         return pieces
-    # Node by node it fits, but not within a resource that several of the nodes share.
+    # It fits node by node, but exceeds a resource that several of the nodes share.
     return _by_gain(state, request, available, span)
 
 
 def _in_one_group(problem: Problem, request: int, available: IntArray, span: int) -> IntArray:
-    """What is available in the group that a request gets: on the fewest nodes, then with the least
-    left over. Nothing where no group has room; everything where it may have any nodes.
+    """``available`` within the group that is best for a request, 0 elsewhere: the group with room on
+    the fewest nodes, then with the fewest GPUs available. All zeros where no group has room;
+    unchanged where the request may use any nodes.
     """
     group = problem.group_of(request)
     if group is None:
@@ -453,92 +367,92 @@ def _in_one_group(problem: Problem, request: int, available: IntArray, span: int
 
 
 def _left_over(state: FreeRoom, request: int, nodes: IntArray) -> IntArray | FloatArray:
-    """How much is left over on each of some nodes that could take a whole request.
+    """GPUs that stay free on each of some nodes that could hold a request.
 
-    Of whole GPUs that is their number; for a request that shares it is the room on the fullest GPUs
-    that it fits on.
+    For a request that shares GPUs, it is the free share of the fullest GPUs on which it fits.
     """
-    here = state.problem.of_pool(request)
+    in_pool = state.problem.of_pool(request)
     R = state.problem.requests
     gpus = int(R.gpus[request])
     share = R.share[request]
     if share == 1.0:
-        return state.free[here][nodes] - gpus
-    room = state.room_for(request, here)[nodes]
+        return state.free[in_pool][nodes] - gpus
+    room = state.room_for(request, in_pool)[nodes]
     fullest = np.sort(np.where(room >= share - ROUNDING, room, np.inf), axis=1)
     return np.asarray(fullest[:, :gpus].sum(axis=1))
 
 
 def _best_node(problem: Problem, request: int, nodes: IntArray) -> int:
-    """Among nodes that are equally good:
-    the best links inside, then the most GPUs held, then the first.
+    """Of equally good nodes, the one with the best links inside,
+    then with the most GPUs that the request holds, then the first.
     """
     held = problem.held[request]
-    here = problem.of_pool(request)
+    in_pool = problem.of_pool(request)
     if len(nodes) > 1 and len(problem.links.bandwidth) > 1:
-        inside = (problem.links.label[:, here][:, nodes] >= 0).sum(axis=0)
+        inside = (problem.links.label[:, in_pool][:, nodes] >= 0).sum(axis=0)
         nodes = nodes[inside == inside.max()]
     if len(nodes) > 1 and len(held.gpus):
         weight = np.bincount(held.gpus[:, 0], held.weight, len(problem.nodes))
-        mine = weight[here][nodes]
-        nodes = nodes[mine == mine.max()]
+        kept = weight[in_pool][nodes]
+        nodes = nodes[kept == kept.max()]
     return int(nodes[0])
 
 
 def _best_joined(
-    problem: Problem, here: slice, available: IntArray, gpus: int, nodes: int
+    problem: Problem, in_pool: slice, available: IntArray, gpus: int, nodes: int
 ) -> IntArray:
-    """What is available on the nodes joined by the best links among which so few have
-    so many GPUs; else everywhere.
+    """``available`` within the group of nodes with the best links in which ``nodes`` nodes have
+    ``gpus`` GPUs, 0 elsewhere; unchanged where no group has.
     """
-    for label in problem.links.label[:, here]:
+    for label in problem.links.label[:, in_pool]:
         groups, reach = largest_of_groups(label, available, nodes)
         enough = reach >= gpus
         if enough.any():
-            # The smallest group that is enough leaves the larger ones to larger gangs.
+            # Larger groups are left to larger gangs.
             tightest = groups[enough][np.argmin(reach[enough])]
             return np.where(label == tightest, available, 0)
     return available
 
 
-def _fill(available: IntArray, gpus: int, nodes: int, here: slice) -> Pieces:
-    """The largest nodes whole, and the rest on the node where it leaves least."""
+def _fill(available: IntArray, gpus: int, nodes: int, in_pool: slice) -> Pieces:
+    """The largest nodes whole, and the rest on the node where it leaves the fewest GPUs free."""
     order = np.argsort(-available, kind="stable")[: nodes - 1]
     rest = gpus - int(available[order].sum())
-    pieces = [(here.start + int(node), int(available[node])) for node in order]
+    pieces = [(in_pool.start + int(node), int(available[node])) for node in order]
     others = available.copy()
     others[order] = 0
     enough = np.flatnonzero(others >= rest)
     last = int(enough[np.argmin(others[enough])])
-    return [*pieces, (here.start + last, rest)]
+    return [*pieces, (in_pool.start + last, rest)]
 
 
 def _by_gain(state: FreeRoom, request: int, available: IntArray, span: int) -> Pieces | None:
-    """GPUs on at most ``span`` nodes,
-    each time the node that adds most within the resources of some nodes; or None.
+    """Pieces on at most ``span`` nodes within the resources that several nodes share, chosen
+    greedily: each time the node that adds the most GPUs. None where these are too few.
 
-    Where no two of these resources have a node in common this finds a place if there is one: what
-    the nodes of one of them add, the largest first, grows ever less, so that the greatest gains are
-    the best choice.
+    If no two of these resources have a node in common, the greedy choice is optimal: within one
+    resource, each further node adds no more than the one before it.
     """
     problem = state.problem
     need = state.problem.requests.group_need[request]
-    here = problem.of_pool(request)
+    in_pool = problem.of_pool(request)
     rest = int(problem.requests.gpus[request])
     groups = np.flatnonzero(need)
-    member = problem.nodes.member[groups, here]
-    room = np.concatenate([limit(state.group[[g], None], need[[g]]) for g in groups.tolist()])
+    member = problem.nodes.member[groups, in_pool]
+    room = np.concatenate(
+        [gpus_allowed(state.group[[g], None], need[[g]]) for g in groups.tolist()]
+    )
     left = available.copy()
     pieces = []
     for _ in range(span):
-        # A node is limited by those resources that it belongs to, else by what is missing.
+        # A node in none of these resources is limited only by the number of missing GPUs.
         by_group = np.where(member, room[:, None], rest).min(axis=0)
         gain = np.minimum(left, by_group)
         node = int(np.argmax(gain))
         piece = min(rest, int(gain[node]))
         if piece <= 0:
             return None
-        pieces.append((here.start + node, piece))
+        pieces.append((in_pool.start + node, piece))
         room -= piece * member[:, node]
         left[node] = 0
         rest -= piece
@@ -548,8 +462,8 @@ def _by_gain(state: FreeRoom, request: int, available: IntArray, span: int) -> P
 
 
 def _fullest_gpus(state: FreeRoom, request: int, pieces: Pieces) -> IntArray:
-    """GPUs of a request that shares, rows (node, index):
-    the fullest with room, of equal ones those that it holds.
+    """GPUs of a request that shares GPUs, rows (node, index): the fullest GPUs with room; of equal
+    ones those that it holds.
     """
     problem = state.problem
     share = float(problem.requests.share[request])
@@ -567,7 +481,7 @@ def _fullest_gpus(state: FreeRoom, request: int, pieces: Pieces) -> IntArray:
 
 
 def _running_largest_first(problem: Problem) -> list[int]:
-    """Requests that hold as many GPUs as they need."""
+    """Requests that hold as many GPUs as they need, the largest first."""
     R = problem.requests
     running = [
         request
@@ -578,28 +492,24 @@ def _running_largest_first(problem: Problem) -> list[int]:
 
 
 def _stay(state: FreeRoom, request: int) -> None:
-    """Let a request stay on GPUs that it holds,
-    if these are on as few nodes as it needs and still free.
-    """
+    """Let a request keep GPUs that it holds, if they are still free and on as few nodes as it needs."""
     problem = state.problem
     R = state.problem.requests
-    here = problem.of_pool(request)
+    start = problem.of_pool(request).start
     whole = R.share[request] == 1.0
     most = state.available(request)
     by_node: dict[int, list[int]] = {}
     held = problem.held[request].gpus.tolist() if whole else _held_with_room(state, request)
     for node, gpu in held:
         by_node.setdefault(node, []).append(gpu)
-    # No more than the node can give: its CPUs or memory may have gone to others since.
-    count = {node: min(len(gpus), int(most[node - here.start])) for node, gpus in by_node.items()}
+    # The CPUs or memory of a node may be in use by other requests now.
+    count = {node: min(len(gpus), int(most[node - start])) for node, gpus in by_node.items()}
     largest = sorted(count, key=lambda node: (-count[node], node))
-    pieces, rest = _poured(
-        [(node, count[node]) for node in largest[: problem.fewest[request]]],
-        int(R.gpus[request]),
-    )
+    nodes = [(node, count[node]) for node in largest[: problem.fewest[request]]]
+    pieces, missing = _taken_in_turn(nodes, int(R.gpus[request]))
     group = problem.group_of(request)
-    apart = group is not None and len({int(group[n - here.start]) for n, _ in pieces}) > 1
-    if rest or apart or not state.keeps_groups(request, pieces):
+    several_groups = group is not None and len({int(group[n - start]) for n, _ in pieces}) > 1
+    if missing or several_groups or not state.keeps_groups(request, pieces):
         return
     if whole:
         state.take(request, pieces)
@@ -609,26 +519,26 @@ def _stay(state: FreeRoom, request: int) -> None:
 
 
 def _held_with_room(state: FreeRoom, request: int) -> list[tuple[int, int]]:
-    """GPUs that a request which shares holds and that have room for it: those in use first.
+    """GPUs with room among those that a sharing request holds; GPUs in use come first.
 
-    Of the untouched GPUs of a node only as many count as requests of whole GPUs leave free.
+    Of the unused GPUs of a node only as many count as requests of whole GPUs leave free.
     """
     share = float(state.problem.requests.share[request])
     used = []
-    untouched: dict[int, list[tuple[int, int]]] = {}
+    unused: dict[int, list[tuple[int, int]]] = {}
     for node, gpu in state.problem.held[request].gpus.tolist():
         room = float(state.room_for(request, node)[gpu])
         if room >= 1.0:
-            untouched.setdefault(node, []).append((node, gpu))
+            unused.setdefault(node, []).append((node, gpu))
         elif room >= share - ROUNDING:
             used.append((node, gpu))
-    for node, spots in untouched.items():
+    for node, spots in unused.items():
         used += spots[: int(state.free[node])]
     return used
 
 
-def _poured(nodes: Pieces, gpus: int) -> tuple[Pieces, int]:
-    """GPUs of nodes in turn until there are enough; and how many are missing."""
+def _taken_in_turn(nodes: Pieces, gpus: int) -> tuple[Pieces, int]:
+    """Pieces of the nodes in turn until there are enough GPUs, and the number of missing GPUs."""
     pieces = []
     for node, most in nodes:
         piece = min(gpus, most)
@@ -642,28 +552,27 @@ def _poured(nodes: Pieces, gpus: int) -> tuple[Pieces, int]:
 
 
 def place_by_pushing(state: FreeRoom, request: int, span: int) -> bool:
-    """Place a request of whole GPUs by pushing smaller ones elsewhere;
-    no node more is spanned by those.
+    """Place a request of whole GPUs by moving smaller requests to other nodes; they span no more
+    nodes than before.
 
-    Returns whether it is placed; if it isn't, nothing has changed.
+    Returns whether it is placed; if not, nothing has changed.
     """
     problem = state.problem
-    here = problem.of_pool(request)
     gpus = int(problem.requests.gpus[request])
     nodes = int(problem.fewest[request])
-    free = state.free[here]
+    free = state.free[problem.of_pool(request)]
     if nodes > span or free.sum() < gpus:
         return False
     most = problem.at_most(request)
     group = problem.group_of(request)
     if group is None:
         return _make_room(state, request, free, most, nodes)
-    # The groups with most free GPUs first: fewest requests are pushed there. On more nodes than it
-    # needs alone where no group has so few.
+    # In groups with many free GPUs few requests have to be pushed. A group may need more nodes than
+    # the request needs in the whole pool.
     total = np.bincount(group, np.minimum(free, most))
-    for one in np.argsort(-total, kind="stable")[:TRIES].tolist():
-        inside = np.where(group == one, most, 0)
-        if total[one] < gpus:
+    for number in np.argsort(-total, kind="stable")[:TRIES].tolist():
+        inside = np.where(group == number, most, 0)
+        if total[number] < gpus:
             break
         reach = np.cumsum(np.sort(inside)[::-1])
         fewest = int(np.searchsorted(reach, gpus)) + 1
@@ -673,44 +582,42 @@ def place_by_pushing(state: FreeRoom, request: int, span: int) -> bool:
 
 
 def _make_room(state: FreeRoom, request: int, free: IntArray, most: IntArray, nodes: int) -> bool:
-    """Place a request on so many nodes, which can give it at most so many GPUs each, by pushing."""
+    """Place a request on ``nodes`` nodes, each of which can give it at most ``most`` GPUs, by
+    pushing smaller requests away.
+    """
     problem = state.problem
-    here = problem.of_pool(request)
+    start = problem.of_pool(request).start
     gpus = int(problem.requests.gpus[request])
-    # Nodes with the most free GPUs need the fewest requests pushed away.
-    looked = np.argsort(-np.minimum(free, most), kind="stable")[: CANDIDATES + nodes]
+    # On nodes with many free GPUs few requests have to be pushed.
+    candidates = np.argsort(-np.minimum(free, most), kind="stable")[: CANDIDATES + nodes]
     pushable = [
-        sum(_piece(state, smaller, node) for smaller in _smaller_on(state, request, node))
-        for node in (looked + here.start).tolist()
+        sum(_smaller_on(state, request, node).values()) for node in (candidates + start).tolist()
     ]
-    possible = np.minimum(free[looked] + np.array(pushable, np.int64), most[looked])
+    possible = np.minimum(free[candidates] + np.array(pushable, np.int64), most[candidates])
     best = np.argsort(-np.minimum(possible, gpus), kind="stable")
     best = best[possible[best] > 0]
-    looked = looked[best] + here.start
+    candidates = candidates[best] + start
     possible = possible[best]
-    for first in range(min(TRIES, len(looked) - nodes + 1)):
+    for first in range(min(TRIES, len(candidates) - nodes + 1)):
         window = slice(first, first + nodes)
-        if possible[window].sum() >= gpus and _push_and_place(state, request, looked[window]):
+        if possible[window].sum() >= gpus and _push_and_place(state, request, candidates[window]):
             return True
     return False
 
 
-def _piece(state: FreeRoom, request: int, node: int) -> int:
-    return next(gpus for at, gpus in state.pieces[request] if at == node)
-
-
-def _smaller_on(state: FreeRoom, request: int, node: int) -> list[int]:
-    """Requests on a node that this one may push away: those of fewer GPUs."""
-    others = state.on.get(node)
-    if not others:
-        return []
+def _smaller_on(state: FreeRoom, request: int, node: int) -> dict[int, int]:
+    """Requests on a node that this one may push away, those of fewer GPUs, with their GPUs there."""
     gpus = state.problem.requests.gpus
-    return [other for other in sorted(others) if gpus[other] < gpus[request]]
+    return {
+        other: dict(state.pieces[other])[node]
+        for other in sorted(state.on.get(node, ()))
+        if gpus[other] < gpus[request]
+    }
 
 
 def _push_and_place(state: FreeRoom, request: int, window: IntArray) -> bool:
-    """Push requests off some nodes until this one fits there,
-    and place those elsewhere; or undo everything.
+    """Take requests off some nodes until this one fits there, and place them on other nodes;
+    where one finds no room, undo everything.
     """
     problem = state.problem
     R = state.problem.requests
@@ -726,31 +633,29 @@ def _push_and_place(state: FreeRoom, request: int, window: IntArray) -> bool:
             state.take(other, pieces)
         return False
 
-    here = problem.of_pool(request)
+    start = problem.of_pool(request).start
     gpus = int(R.gpus[request])
     while True:
-        available = state.available(request)[window - here.start]
+        available = state.available(request)[window - start]
         missing = gpus - int(available.sum())
         if missing <= 0:
             break
-        pushable = {
-            other: _piece(state, other, node)
-            for node in window.tolist()
-            for other in _smaller_on(state, request, node)
-        }
-        # Each push costs a search for another place, and may have to be undone.
+        pushable: dict[int, int] = {}
+        for node in window.tolist():
+            pushable |= _smaller_on(state, request, node)
+        # Each pushed request needs a search for other nodes, and may have to be put back.
         if not pushable or len(pushed) == PUSHED:
             return undo()
-        other = _one_to_push(pushable, missing)
+        other = _next_pushed(pushable, missing)
         pushed[other] = state.give_back(other)
     order = np.argsort(-available, kind="stable")
     nodes = zip(window[order].tolist(), available[order].tolist(), strict=True)
-    pieces, _ = _poured(list(nodes), gpus)
+    pieces, _ = _taken_in_turn(list(nodes), gpus)
     if not state.keeps_groups(request, pieces):
         return undo()
     state.take(request, pieces)
     for other in sorted(pushed, key=lambda other: (-R.gpus[other], other)):
-        # On no more nodes than before: room for one must not cost the others bandwidth.
+        # On no more nodes than before, so that it loses no bandwidth.
         elsewhere = choose(state, other, len(pushed[other]))
         if elsewhere is None:
             return undo()
@@ -759,8 +664,8 @@ def _push_and_place(state: FreeRoom, request: int, window: IntArray) -> bool:
     return True
 
 
-def _one_to_push(pieces: dict[int, int], missing: int) -> int:
-    """The smallest piece that is enough, else the largest one."""
+def _next_pushed(pieces: dict[int, int], missing: int) -> int:
+    """The request with the smallest piece that is enough, else with the largest piece."""
     enough = [other for other, piece in pieces.items() if piece >= missing]
     if enough:
         return min(enough, key=lambda other: (pieces[other], other))
@@ -768,14 +673,13 @@ def _one_to_push(pieces: dict[int, int], missing: int) -> int:
 
 
 def tighten(state: FreeRoom) -> None:
-    """Give requests that span more nodes than they need another try with the fewest."""
+    """Try to place requests that span more nodes than they need on the fewest nodes."""
     problem = state.problem
     loose = [
         request
         for request, pieces in state.pieces.items()
         if len(pieces) > problem.fewest[request] and request not in state.shared
     ]
-    # Large requests first, as everywhere: small ones fit into what they leave.
     loose.sort(key=lambda request: (-problem.requests.gpus[request], request))
     for request in loose[:TIGHTENED]:
         fewest = int(problem.fewest[request])
@@ -791,8 +695,8 @@ def tighten(state: FreeRoom) -> None:
 
 
 class Refused(NamedTuple):
-    """A request without a place:
-    its number, why, and whether its pool has as many free GPUs as it asks for.
+    """A request that was not placed: its number, the reason, and whether its pool has enough free
+    GPUs, but not where the request needs them.
     """
 
     request: int
@@ -801,14 +705,14 @@ class Refused(NamedTuple):
 
 
 def why_refused(problem: Problem, assignment: Assignment) -> Iterator[Refused]:
-    """Requests without a place, each with the reason."""
+    """Requests that were not placed, each with the reason."""
     if len(assignment) == len(problem):
         return
-    # What is free now, beside all that was placed: the words speak of that.
-    state = FreeRoom.after(problem, assignment)
+    # The reasons describe the GPUs that are free beside all placed requests.
+    state = FreeRoom(problem.beside(assignment))
     R = problem.requests
     kind = problem.alike.inverse.tolist()
-    # Thousands of refused requests may be of a few kinds: the words are made once for each.
+    # Thousands of refused requests may be of a few kinds: each text is made once.
     known: dict[tuple[int, bytes], tuple[str, bool]] = {}
     left = [request for request in range(len(problem)) if request not in assignment]
     for request, name in zip(left, R.named(left), strict=True):
@@ -820,14 +724,14 @@ def why_refused(problem: Problem, assignment: Assignment) -> Iterator[Refused]:
 
 
 def _scattered(state: FreeRoom, request: int) -> bool:
-    """Whether its pool has as many free GPUs as a request asks for, wherever they are."""
+    """Whether the pool of a request has as many free GPUs as it asks for, on any nodes."""
     R = state.problem.requests
     free = int(state.gpus_with_room(request).sum())
     return bool(not R.clashing[request] and free >= R.gpus[request])
 
 
 def _why(state: FreeRoom, request: int) -> str:
-    """The reason, to be read behind the names of the jobs."""
+    """The reason, as the text after the names of the jobs."""
     problem = state.problem
     if problem.requests.clashing[request]:
         return " share GPUs, but may not be on one node (anti-affinity)"
@@ -836,23 +740,23 @@ def _why(state: FreeRoom, request: int) -> str:
 
 
 def _without_layout(state: FreeRoom, request: int) -> str:
-    """Why the first GPU that is shared, and has as much left as a request asks for, has no layout for it."""
+    """Why no layout fits on the first shared GPU whose free share would be large enough."""
     R, nodes = state.problem.requests, state.problem.nodes
-    here, share = state.problem.of_pool(request), float(R.share[request])
-    room, pool = state.room[here], int(R.pool[request])
+    in_pool, share = state.problem.of_pool(request), float(R.share[request])
+    room, pool = state.room[in_pool], int(R.pool[request])
     if state.cut is None or share == 1.0 or pool not in state.cut.codes:
         return ""
     some = (room >= share - ROUNDING) & (room < 1.0)
-    spots = np.argwhere(some & (state.room_for(request, here) < share - ROUNDING))
+    spots = np.argwhere(some & (state.room_for(request, in_pool) < share - ROUNDING))
     if not len(spots):
         return ""
     node, index = spots[0].tolist()
-    code, profile = int(state.cut.code[here][node, index]), int(R.profile[request])
-    gpu = f"{nodes.name(here.start + node)}/{index}"
+    code, profile = int(state.cut.code[in_pool][node, index]), int(R.profile[request])
+    gpu = f"{nodes.name(in_pool.start + node)}/{index}"
     if code < 0 or profile == NO_SLICE:
         return f"; {gpu} cannot have slices and other shares"
     together = [*state.cut.codes[pool].slices(code), profile]
-    reason = R.slices.layouts[pool].why_not([(one, None) for one in together])
+    reason = R.slices.layouts[pool].why_not([(part, None) for part in together])
     return f"; {gpu} has no layout for it: {reason}"
 
 
@@ -880,7 +784,7 @@ def _needs(problem: Problem, request: int) -> str:
     each = [f"{amount:.4g} {name}" for name, amount in amounts if amount > 0]
     text += f" with {' and '.join(each)} per GPU" if each else ""
     barred = [
-        problem.nodes.instance.cluster.numbering.node_name(node)
+        instance.cluster.numbering.node_name(node)
         for node in R.barred[request][: MOST_NAMED + 1].tolist()
     ]
     if barred:
@@ -888,7 +792,7 @@ def _needs(problem: Problem, request: int) -> str:
     return text + (" apart from jobs that it may not share a node with" if R.apart[request] else "")
 
 
-def _free(problem: Problem, here: slice, available: np.ndarray) -> str:
+def _free(problem: Problem, in_pool: slice, available: IntArray) -> str:
     """``3 GPUs are free for it: 2 on v100-0, 1 on v100-1``."""
     total = int(available.sum())
     if not total:
@@ -896,7 +800,7 @@ def _free(problem: Problem, here: slice, available: np.ndarray) -> str:
     largest = np.argsort(-available, kind="stable")
     largest = largest[available[largest] > 0]
     text = [
-        f"{available[n]} on {problem.nodes.name(here.start + int(n))}"
+        f"{available[n]} on {problem.nodes.name(in_pool.start + n)}"
         for n in largest[:MOST_NAMED].tolist()
     ]
     rest = len(largest) - len(text)

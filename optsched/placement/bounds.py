@@ -1,4 +1,4 @@
-"""Bounds: no placement has more rows, and none with so many rows spans fewer nodes."""
+"""Bounds on placements: the most rows that can be placed, and the fewest nodes that they span."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from optsched.program import Expression, LinearProgram
 from optsched.solving.engine import Engine
 
 COLUMNS = 20_000
-"""Columns up to which the linear program of the pieces is made."""
+"""Columns up to which the linear program of the pieces is solved."""
 STEPS = 8
 """Dual feasible functions per class of nodes."""
 EXACT = 1e-6
-"""Relative slack when a bound on a whole number is rounded."""
+"""Relative slack when a bound on a whole number is rounded: rounding errors must not cut it off."""
 
 
 def bounds(problem: Problem, worth: Worth, engine: Engine) -> Bounds:
     """Bounds for a placement of this worth:
     on its rows, and on the nodes of any placement of as many rows.
 
-    Cheap bounds come first: a request fits if it has no others beside it or not, and spans at least
-    the nodes that it needs then. Where a gap is left, the linear program of `_Pieces` is asked.
+    The cheap bounds count the requests that fit alone, and the nodes that each of them needs alone.
+    Where a gap is left, the linear program of `_Pieces` is solved.
     """
-    # Requests that fit nowhere even alone bound nothing.
     fewest = np.sort(problem.fewest[problem.fewest > 0])
     cheap = Bounds(len(fewest), int(fewest[: worth.rows].sum()))
     if worth.rows == cheap.rows and worth.nodes == cheap.nodes:
@@ -47,7 +46,7 @@ def bounds(problem: Problem, worth: Worth, engine: Engine) -> Bounds:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """A relaxation: how many pieces of each size the gangs of a type have on the nodes of a class.
+    """A relaxation: the number of pieces of each size that gangs of a type have on nodes of a class.
 
         y[t,c,m]  pieces of m GPUs of type t (g_t GPUs, share s_t, n_t requests) on class c (N_c nodes with room G_c)
         z[t]      requests of type t placed, 0 <= z <= n
@@ -58,9 +57,9 @@ class _Pieces:
         packing   sum_tm u_k(m s_t / G_c) y[t,c,m]  <=  N_c                 k = 1 .. 8
 
     where u_k(x) = x if (k + 1) x is whole, else floor((k + 1) x) / k is a dual feasible function:
-    what fits in one node adds up to at most 1 (S. Fekete, J. Schepers, "New classes of fast lower
-    bounds for bin packing problems", 2001). So u_1 counts the pieces of more than half a node, of
-    which a node has one.
+    sizes that fit into one node still add up to at most 1 after it (S. Fekete, J. Schepers, "New
+    classes of fast lower bounds for bin packing problems", 2001). For example, u_1 counts pieces of
+    more than half a node, of which a node holds at most one.
     """
 
     problem: Problem
@@ -79,48 +78,29 @@ class _Pieces:
         N = problem.nodes
         # Types of equal requests and classes of equal nodes keep the program small on large
         # clusters.
-        placeable = np.flatnonzero(problem.fewest > 0)
-        keys = (
-            R.pool,
-            R.gpus,
-            R.span,
-            R.share,
-            problem.closed_as,
-            problem.fewest,
-            *R.need.T,
-            *R.group_need.T,
-        )
-        types = group_rows([key[placeable] for key in keys], len(placeable))
-        classes = group_rows(
-            [
-                N.pool,
-                N.gpus,
-                *N.own.T,
-                *N.member,
-                *_further_differences(problem),
-            ],
-            len(N),
-        )
-        first = placeable[types.first]
+        types = problem.alike
+        placeable = np.flatnonzero(problem.fewest[types.first] > 0)
+        first = types.first[placeable]
+        differences = _further_differences(problem)
+        classes = group_rows([N.pool, N.gpus, *N.own.T, *N.member, *differences], len(N))
         types_of = []
         classes_of = []
         most = []
         for t, j in enumerate(first.tolist()):
-            here = problem.of_pool(j)
             at_most = np.zeros(len(N), np.int64)
-            at_most[here] = np.minimum(problem.at_most(j), R.gpus[j])
+            at_most[problem.of_pool(j)] = np.minimum(problem.at_most(j), R.gpus[j])
             sizes = at_most[classes.first]
-            mine = np.flatnonzero(sizes > 0)
-            types_of.append(np.full(len(mine), t, np.int64))
-            classes_of.append(mine)
-            most.append(sizes[mine])
+            able = np.flatnonzero(sizes > 0)
+            types_of.append(np.full(len(able), t, np.int64))
+            classes_of.append(able)
+            most.append(sizes[able])
         length = np.concatenate([*most, EMPTY])
         if length.sum() > COLUMNS or not len(length):
             return None
         return cls(
             problem,
             first,
-            types.count,
+            types.count[placeable],
             classes.first,
             classes.count,
             np.repeat(np.concatenate(types_of), length),
@@ -129,15 +109,14 @@ class _Pieces:
         )
 
     def most_rows(self, engine: Engine) -> int:
-        """Bound on the requests placed."""
+        """Upper bound on the number of placed requests."""
         program, _, z = self._program()
         program.maximise(z.sum())
         bound = _proven(engine, program)
-        # The slack is for rounding of the dual bound: a whole number just below must not be lost.
         return int(self.count.sum()) if bound is None else math.floor(bound * (1 + EXACT))
 
     def fewest_nodes(self, rows: int, engine: Engine) -> int:
-        """Bound on the nodes that so many placed requests span."""
+        """Lower bound on the nodes that this number of placed requests spans."""
         program, y, z = self._program()
         program.constrain(z.sum() >= float(rows), name="rows")
         program.minimise(y.sum())
@@ -170,7 +149,6 @@ class _Pieces:
         for place, name in enumerate(("cpu", "memory")):
             self._own(program, y, name, m * R.need[j, place], N.own[self.node, place])
         for k in range(1, STEPS + 1):
-            # Valid for every k; together they exclude what sums of GPUs alone allow.
             packed = dual_feasible(amount / gpus[c], k)
             program.constrain(
                 sum_by(c, packed, len(self.nodes)) @ y <= self.nodes,
@@ -193,8 +171,8 @@ class _Pieces:
 
 
 def _further_differences(problem: Problem) -> list[IntArray | FloatArray]:
-    """What else nodes differ in where GPUs are held or nodes closed:
-    the room of their GPUs, and to whom.
+    """Further keys that tell nodes apart: the free shares of their GPUs where some GPUs are held,
+    and the sets of nodes that are closed to some request.
     """
     nodes = problem.nodes
     room = [] if (nodes.free == nodes.gpus).all() else list(np.sort(nodes.room, axis=1).T)
@@ -206,41 +184,26 @@ def _further_differences(problem: Problem) -> list[IntArray | FloatArray]:
 
 
 def _proven(engine: Engine, program: LinearProgram) -> float | None:
-    """The bound of a linear program as its duals prove it, None where a stopped run left none."""
+    """The dual bound of a linear program; None where the run was stopped before it had one."""
     outcome = engine.solve_linear(program)
     return outcome.bound if outcome.bound_source == "dual" else None
 
 
 def most_bandwidth(problem: Problem) -> float:
-    """Bound on the sum of bottlenecks: every gang of two or more GPUs without others beside it."""
-    R = problem.requests
-    gangs = np.flatnonzero((R.gpus > 1) & (problem.fewest > 0))
-    keys = (
-        R.pool,
-        R.gpus,
-        R.span,
-        R.share,
-        problem.closed_as,
-        *R.need.T,
-        *R.group_need.T,
-    )
-    alike = group_rows([key[gangs] for key in keys], len(gangs))
-    # Gangs that are alike have the same best bottleneck: one of each kind is looked at.
-    each = (_best_bottleneck(problem, j) for j in gangs[alike.first].tolist())
-    return math.fsum(value * count for value, count in zip(each, alike.count.tolist(), strict=True))
+    """Upper bound on the sum of bottleneck bandwidths: each gang as if no other were placed."""
+    R, alike = problem.requests, problem.alike
+    gang = (R.gpus > 1) & (problem.fewest > 0)
+    kinds = np.flatnonzero(gang[alike.first])
+    each = [_best_bottleneck(problem, request) for request in alike.first[kinds].tolist()]
+    return math.fsum(np.array(each) * alike.count[kinds])
 
 
 def _best_bottleneck(problem: Problem, request: int) -> float:
-    """Of one gang without others."""
-    here = problem.of_pool(request)
+    """The best bottleneck bandwidth of one gang if no other is placed."""
     most = problem.at_most(request)
-    R = problem.requests
-    levels = zip(
-        problem.links.bandwidth.tolist(),
-        problem.links.label[:, here],
-        strict=True,
-    )
-    for bandwidth, label in levels:
+    R, links = problem.requests, problem.links
+    labels = links.label[:, problem.of_pool(request)]
+    for bandwidth, label in zip(links.bandwidth.tolist(), labels, strict=True):
         _, reach = largest_of_groups(label, most, int(R.span[request]))
         if (reach >= R.gpus[request]).any():
             return float(bandwidth)

@@ -1,4 +1,4 @@
-"""Fragmentation: free GPUs that the jobs of a mix cannot use, because of where they are."""
+"""Fragmentation: free GPUs that the jobs of a mix cannot use, because of the nodes that they are on."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ from optsched.instance.staying import Running
 from optsched.placement.occupied import Occupied, occupied_by
 from optsched.placement.problem import Nodes
 from optsched.placement.requests import needs_per_gpu
-
-ROUNDING = 1e-9
+from optsched.placement.shares import ROUNDING
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Fragmentation(DisplayedTable):
-    """How much of what is free cannot be used by the mix of jobs.
+    """The free GPUs that the mix of jobs cannot use.
 
-    With p_m the share of jobs that are like m, R_ng what is free of GPU g of node n, and d_m the GPUs that m
-    asks of one node, a share of one where d_m < 1:
+    Let p_m be the share of jobs of kind m, R_ng the free share of GPU g of node n, and d_m the GPUs that
+    m needs on one node (a share of one GPU where d_m < 1):
 
         F_n(m)  =  sum_g R_ng                          m has no room on n: GPUs, CPUs, memory, or another pool
-                =  sum_{g: R_ng < min(d_m, 1)} R_ng    otherwise: what is left of GPUs that are too full for m
+                =  sum_{g: R_ng < min(d_m, 1)} R_ng    otherwise: free shares of GPUs that are too full for m
         F       =  sum_n sum_m p_m F_n(m)
 
-    A gang asks of one node its GPUs divided by its nodes, in the configuration where this is least.
+    A gang needs its GPUs divided by its nodes on one node, in the configuration where this is least.
 
     Attributes
     ----------
     nodes : tuple of str
         Usable nodes with GPUs.
     free : FloatArray, shape (nodes,)
-        GPUs that nobody holds, shares included.
+        Free GPUs, free shares included.
     fragments : FloatArray, shape (nodes,)
         sum_m p_m F_n(m), GPUs.
 
@@ -52,7 +51,7 @@ class Fragmentation(DisplayedTable):
 
     @property
     def gpus(self) -> float:
-        """F: free GPUs that a job of the mix cannot use, expected."""
+        """F: expected number of free GPUs that a job of the mix cannot use."""
         return float(self.fragments.sum())
 
     @property
@@ -62,7 +61,7 @@ class Fragmentation(DisplayedTable):
 
     @property
     def words(self) -> str:
-        """How much of what is free is lost; nothing where no GPU is free."""
+        """F as text; empty where no GPU is free."""
         if not self.total:
             return ""
         lost = f"{amount(self.gpus)} of {amount(self.total)} free GPUs"
@@ -70,7 +69,7 @@ class Fragmentation(DisplayedTable):
 
     @property
     def share(self) -> float:
-        """F as a share of what is free; 0 where nothing is."""
+        """F as a share of the free GPUs; 0 where no GPU is free."""
         return float(quotient(self.fragments.sum(), self.free.sum()))
 
     def _headline(self) -> str:
@@ -78,7 +77,7 @@ class Fragmentation(DisplayedTable):
         return f"{amount(self.gpus)} of {free} ({percent(self.share)})"
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The nodes: free GPUs, and those of them that the mix cannot use."""
+        """One row per node: free GPUs, and those of them that the mix cannot use."""
         return {
             "node": self.nodes[:first],
             "free": self.free[:first].tolist(),
@@ -94,7 +93,7 @@ def fragmentation_of(classes: Classes, occupied: Occupied | None = None) -> Frag
     classes : Classes
         The mix: every job of the program counts once.
     occupied : Occupied, optional
-        What is held (default: what runs now).
+        GPUs that are held (default: those of the running jobs).
 
     Returns
     -------
@@ -113,8 +112,8 @@ def fragmentation_of(classes: Classes, occupied: Occupied | None = None) -> Frag
 
 
 def _tasks(C: Classes) -> list[tuple[IntArray, float]]:
-    """What jobs ask for, and p_m, the share of the jobs that ask for it: their narrowest
-    configurations, one column for each pool. Equal demands are merged.
+    """The narrowest configurations of each kind of job, one column per pool, and p_m, the share of
+    jobs with these configurations. Equal demands are merged.
     """
     span = np.maximum(C.configurations.nodes[C.configuration], 1)
     share = C.configurations.share[C.configuration]
@@ -139,7 +138,7 @@ def _tasks(C: Classes) -> list[tuple[IntArray, float]]:
 
 
 def _of_task(C: Classes, nodes: Nodes, columns: IntArray) -> FloatArray:
-    """F_n(m) of the jobs that run in these columns, one for each pool; shape (nodes,)."""
+    """F_n(m) of jobs with these columns, one per pool; shape (nodes,)."""
     lost: FloatArray = nodes.room.sum(axis=1)
     need, _ = needs_per_gpu(C, columns)
     for row, column in enumerate(columns.tolist()):
@@ -148,7 +147,7 @@ def _of_task(C: Classes, nodes: Nodes, columns: IntArray) -> FloatArray:
         gpus = int(np.ceil(int(C.gpus[column]) / span))
         fits = nodes.room >= share - ROUNDING
         allowed = gpus_allowed(nodes.own, need[row])
-        here = (nodes.pool == C.pool[column]) & (fits.sum(axis=1) >= gpus) & (allowed >= gpus)
-        small = np.where(fits, 0.0, nodes.room).sum(axis=1)
-        lost = np.where(here, np.minimum(lost, small), lost)
+        able = (nodes.pool == C.pool[column]) & (fits.sum(axis=1) >= gpus) & (allowed >= gpus)
+        too_full = np.where(fits, 0.0, nodes.room).sum(axis=1)
+        lost = np.where(able, np.minimum(lost, too_full), lost)
     return lost

@@ -1,7 +1,7 @@
-"""How many jobs have to leave some nodes, at least, before these have room for a gang: a bound by counting.
+"""A lower bound, by counting, on the number of jobs that must leave some nodes to make room for a gang.
 
-A node n with f_n free GPUs gives u of them once jobs left it that hold u - f_n there. With w_j = 1 over the
-number of nodes of job j, so that a job counts once however many of its nodes are cleared,
+A node n with f_n free GPUs can give u GPUs after jobs that hold u - f_n GPUs there have left. Let
+w_j = 1 / (number of nodes of job j), so that a job counts once if all its nodes are cleared. Then
 
     c_n(u) = least  sum w_j  over jobs of n that hold u - f_n or more together        (largest first)
 
@@ -9,12 +9,13 @@ and a gang of g GPUs on at most k nodes needs
 
     min { sum_n c_n(u_n) : sum_n u_n >= g, at most k of the u_n above 0 }
 
-migrations, which a recursion over the nodes finds. For every u only the k nodes that give it cheapest matter: another
-one in a choice may change places with one of these.
+migrations, which a recursion over the nodes finds. For every u only the k cheapest nodes matter: any
+other node in a choice can be exchanged for one of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,15 +26,15 @@ SLACK = 1e-9
 
 
 class Holdings(NamedTuple):
-    """What movable jobs hold on nodes, H entries, those of a node together.
+    """GPUs that movable jobs hold: one entry for each job and node, sorted by node.
 
     Attributes
     ----------
     job, node : IntArray, shape (H,)
     amount : FloatArray, shape (H,)
-        GPUs there.
+        GPUs of the job on the node.
     seconds : FloatArray, shape (H,)
-        Restart of the job.
+        Time that a restart of the job takes.
     """
 
     job: IntArray
@@ -41,24 +42,18 @@ class Holdings(NamedTuple):
     amount: FloatArray
     seconds: FloatArray
 
-    @property
-    def weight(self) -> FloatArray:
-        """1 over the number of entries of the job, shape (H,)."""
-        weight: FloatArray = 1.0 / np.bincount(self.job)[self.job]
-        return weight
-
 
 class Leaving(NamedTuple):
-    """What it costs that nodes give 0, 1, 2, ... GPUs; inf where they cannot.
+    """Least cost of making room on each of N nodes for each of A amounts; inf where it is impossible.
 
     Attributes
     ----------
-    jobs : FloatArray, shape (nodes, GPUs + 1)
-        Migrations at least.
-    seconds : FloatArray, shape (nodes, GPUs + 1)
-        Restarts of so many jobs at least.
+    jobs : FloatArray, shape (N, A)
+        Lower bound on the migrations.
+    seconds : FloatArray, shape (N, A)
+        Lower bound on the restart times of this many jobs.
     whole : bool
-        Whether all jobs are on one node, so that the number of jobs is exact for each node alone.
+        Whether every job counts as 1 on each node, so that ``jobs`` is exact for each node alone.
     """
 
     jobs: FloatArray
@@ -66,17 +61,29 @@ class Leaving(NamedTuple):
     whole: bool
 
 
-def cost_of_leaving(held: Holdings, free: FloatArray, cleared: FloatArray) -> Leaving:
-    """The cost of each node.
+def cost_of_leaving(
+    held: Holdings,
+    free: FloatArray,
+    cleared: FloatArray,
+    amounts: Sequence[float | FloatArray] | None = None,
+) -> Leaving:
+    """The cost of making room on each node.
 
     Parameters
     ----------
     held : Holdings
         Of the nodes 0, 1, ..., N - 1.
     free, cleared : FloatArray, shape (N,)
-        GPUs that are free now, and without the jobs.
+        GPUs that are free now, and GPUs that are free without the jobs.
+    amounts : sequence of float or FloatArray of shape (N,), optional
+        GPUs that the nodes are to give, each node for itself: then every job counts as 1 on each of
+        its nodes. By default 0, 1, 2, ... GPUs of nodes that are chosen together, for
+        `fewest_leavers`: then a job counts as 1 over all of its nodes.
     """
-    weight = held.weight
+    weight = np.ones(len(held.job))
+    if amounts is None:
+        amounts = range(int(cleared.max(initial=0.0) + SLACK) + 1)
+        weight = 1.0 / np.bincount(held.job)[held.job]
     whole = bool((weight == 1.0).all())
     order = np.lexsort((-held.amount / weight, held.node))
     at, amount, weight = held.node[order], held.amount[order], weight[order]
@@ -86,46 +93,44 @@ def cost_of_leaving(held: Holdings, free: FloatArray, cleared: FloatArray) -> Le
     within = given[1:] - given[first][at]
     cheapest = np.lexsort((held.seconds, held.node))
     restarts = _sums(held.seconds[cheapest])
-    most = int(cleared.max(initial=0.0) + SLACK)
-    jobs = np.full((len(free), most + 1), np.inf)
+    jobs = np.full((len(free), len(amounts)), np.inf)
     seconds = jobs.copy()
-    jobs[:, 0] = seconds[:, 0] = 0.0
-    for gpus in range(1, most + 1):
+    for column, gpus in enumerate(amounts):
         need = gpus - free - SLACK
         able = cleared >= gpus - SLACK
         enough = able & (need <= 0)
-        jobs[enough, gpus] = seconds[enough, gpus] = 0.0
+        jobs[enough, column] = seconds[enough, column] = 0.0
         short = np.bincount(at[within < need[at]], minlength=len(free))
         some = np.flatnonzero(able & (need > 0) & (short < count))
         last = first[some] + short[some]
         before = given[last] - given[first[some]]
         part = 1.0 if whole else np.clip((need[some] - before) / amount[last], 0.0, 1.0)
-        jobs[some, gpus] = paid[last] - paid[first[some]] + part * weight[last]
-        so_many = first[some] + short[some] + 1
-        seconds[some, gpus] = restarts[so_many] - restarts[first[some]]
-        # One job alone must hold enough
-        alone = np.full(len(free), np.inf)
+        jobs[some, column] = paid[last] - paid[first[some]] + part * weight[last]
+        seconds[some, column] = restarts[last + 1] - restarts[first[some]]
+        # If one job is enough, it must hold enough GPUs: the cheapest job may not.
+        cheapest_large = np.full(len(free), np.inf)
         large = held.amount >= need[held.node]
-        np.minimum.at(alone, held.node[large], held.seconds[large])
-        one = some[short[some] == 0]
-        seconds[one, gpus] = alone[one]
+        np.minimum.at(cheapest_large, held.node[large], held.seconds[large])
+        single = some[short[some] == 0]
+        seconds[single, column] = cheapest_large[single]
     return Leaving(jobs, seconds, whole)
 
 
 def fewest_leavers(cost: Leaving, gpus: int, nodes: int) -> tuple[float, float]:
-    """Migrations that room for a gang costs at least; and seconds of restarts, where there are no more
-    migrations than these (0 where jobs span nodes).
+    """Lower bound on the migrations that make room for a gang, and on the restart times in seconds
+    of any plan with so few migrations (0 where jobs span nodes).
 
     Parameters
     ----------
     cost : Leaving
+        For 0, 1, 2, ... GPUs.
     gpus, nodes : int
-        Of the gang, which is on so many nodes at most.
+        GPUs of the gang, and the most nodes that it may span.
     """
     if not cost.whole:
         fewest = _least(cost.jobs, gpus, nodes)
         return (float(np.ceil(fewest - SLACK)) if np.isfinite(fewest) else fewest), 0.0
-    # More than all restarts together: the number of jobs comes first
+    # One job weighs more than all restarts together, so the number of jobs is minimised first.
     finite = cost.seconds[np.isfinite(cost.seconds)]
     unit = 1.0 + float(finite.sum())
     least = _least(cost.jobs * unit + cost.seconds, gpus, nodes)
@@ -136,7 +141,9 @@ def fewest_leavers(cost: Leaving, gpus: int, nodes: int) -> tuple[float, float]:
 
 
 def _least(cost: FloatArray, gpus: int, nodes: int) -> float:
-    """The least cost of nodes that give so many GPUs together, shape of ``cost`` (nodes, GPUs + 1)."""
+    """The least cost with which at most ``nodes`` nodes give ``gpus`` GPUs together;
+    ``cost`` has shape (N, most GPUs of a node + 1).
+    """
     span, most = min(nodes, gpus, len(cost)), cost.shape[1] - 1
     order = np.argsort(cost[:, 1:], axis=0, kind="stable")[:span]
     best = np.full((span + 1, gpus + 1), np.inf)

@@ -1,27 +1,23 @@
-"""Room for a gang by moving running jobs: the fewest migrations, and of these the cheapest.
+"""Make room for a gang by moving running jobs: the fewest migrations, and of these the cheapest.
 
 Sets and parameters: the placement problem of `optsched.placement.problem` with the running jobs that
-may move, each in the configuration in which it runs, and the newcomer in each of its configurations
-c. A running job that cannot be preempted, is exempt for now, runs on a node that takes no work, or
-shares its GPUs with another stays where it is,
-and so does one that shares GPUs of a pool with slices (MIG). r_j: seconds that it costs to start j again.
+may move, each in the configuration in which it runs, and the new job in each of its configurations
+c. A running job stays where it is if it cannot be preempted, is within its exempt time, runs on a
+node that takes no work, shares its GPUs as one of a pair, or shares GPUs of a pool with slices
+(MIG). r_j: seconds that a restart of job j takes.
 
 Columns beside those of `optsched.placement.exact`: m[j], whether running job j migrates.
 
-    1.  maximise  sum_c place[c]                        the newcomer has room, or it is shown to have none
+    1.  maximise  sum_c place[c]                        the new job has room, or provably none
     2.  minimise  sum_j m[j]      with  sum_c place[c] = 1
     3.  minimise  sum_j r_j m[j]  with the number of migrations of 2.
     s.t.  place[j] = 1;   sum_c place[c] <= 1
           sum over GPUs h that j holds of keep[j,h]  >=  g_j (1 - m[j])
 
-Where this program is large it is solved for a part: the newcomer may have the nodes from which the
-fewest jobs would have to go, and the jobs there may go to the nodes that have most room. A plan of
-the part is a plan. That no plan has fewer migrations follows from a count:
-
-    a node with f free GPUs gives u of them only if the k jobs that hold most of it go, with
-    f + (what they hold of it) >= u
-
-and over the nodes of a gang (`optsched.placement.leavers`).
+A large program is restricted: the new job may only use the nodes that fewest jobs would have to
+leave, and these jobs may only move to the nodes with most free GPUs. A plan of the restricted
+program is a plan. The lower bound on the migrations of all plans does not need the program: it
+counts the jobs that must leave the nodes of the gang (`optsched.placement.leavers`).
 """
 
 from __future__ import annotations
@@ -39,7 +35,13 @@ from optsched.candidates import Classes, JobRows, Slices
 from optsched.instance.restart import restart_costs
 from optsched.instance.staying import Running, exempt_left
 from optsched.placement.exact import PlacementProgram, size
-from optsched.placement.leavers import SLACK, Holdings, cost_of_leaving, fewest_leavers
+from optsched.placement.leavers import (
+    SLACK,
+    Holdings,
+    Leaving,
+    cost_of_leaving,
+    fewest_leavers,
+)
 from optsched.placement.occupied import Occupied, occupied_by
 from optsched.placement.problem import Assignment, Nodes, Problem
 from optsched.placement.requests import Requests
@@ -48,10 +50,10 @@ from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome
 
 COLUMNS = 10_000
-"""Columns of the placement (`optsched.placement.exact.size`) up to which the whole program is solved."""
+"""Columns of the placement (`optsched.placement.exact.size`) up to which the program is not restricted."""
 NEAREST, ROOMIEST = 8, 32
-"""Nodes for the newcomer, and nodes that jobs may go to, in the part of a large program; both are
-doubled while no plan is found and the part is small enough."""
+"""Nodes for the new job, and nodes that jobs may move to, in a restricted program; both are doubled
+until a plan is found or the restricted program is too large."""
 PROGRAM_WORK = 2_000
 """Nodes of branch and bound after which a program stops."""
 
@@ -64,11 +66,12 @@ class Migration(NamedTuple):
     job : int
         Row of the job table.
     gpus, target : tuple of str
-        What it holds and what it gets, written ``node/index``.
+        GPUs that it holds, and GPUs that it gets, written ``node/index``.
     seconds : float
-        What starting it again costs.
+        Time that its restart takes.
     step : int
-        Migrations go one after the other; those of one step take each other's GPUs, and stop together.
+        Migrations are carried out step by step. Jobs of one step get each other's GPUs: they stop
+        together.
     """
 
     job: int
@@ -80,25 +83,25 @@ class Migration(NamedTuple):
 
 @dataclass(frozen=True)
 class RoomFound:
-    """How room is made for a job, or that none can be made.
+    """How room is made for a job, or that this is impossible.
 
     Attributes
     ----------
     possible : bool or None
-        Whether it can have room; None: neither a plan nor a proof was found.
+        Whether the job can have room; None: neither a plan nor a proof was found.
     counted : bool
-        Whether that it cannot was shown by counting GPUs, without a solver.
+        Whether counting GPUs proved that it is impossible, without a solver.
     column : int
-        Column of the classes in which it runs; -1 without a plan.
+        Column of the classes in which the job runs; -1 without a plan.
     gpus : tuple of str
-        What it gets.
+        GPUs that the job gets.
     migrations : tuple of Migration
     fewest : int
         No plan has fewer migrations.
     cheapest : float
-        No plan with so few migrations costs fewer seconds of restarts.
+        No plan with so few migrations has less restart time, seconds.
     after : Occupied or None
-        Who holds which GPUs then.
+        The holders of GPUs after the migrations.
     """
 
     possible: bool | None
@@ -135,9 +138,9 @@ def make_room(
     RoomFound
     """
     state = _State.of(classes, job, constraints)
-    fewest = state.fewest
-    if fewest is None:
+    if np.isinf(state.fewest):
         return RoomFound(False, counted=True)
+    fewest = int(state.fewest)
     part = _Part.whole(state)
     if part.size <= COLUMNS:
         return part.solve(engine, fewest)
@@ -147,29 +150,30 @@ def make_room(
         if part.size > COLUMNS and nearest > NEAREST:
             return RoomFound(None, fewest=fewest)
         found = part.solve(engine, fewest)
-        # Only the whole program can show that there is no room
+        # A restricted program cannot prove that there is no room.
         if found.possible or not engine.has_time_left(0.0):
             return found
         nearest, roomiest = 2 * nearest, 2 * roomiest
 
 
-# --- what runs, and what may move -----------------------------------------------------------------
+# --- running jobs, and those that may move --------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _State:
-    """Running jobs, and the ways in which the newcomer may run.
+    """Running jobs, and the configurations of the new job.
 
     Attributes
     ----------
     classes : Classes
     job : int
+        The new job.
     ways : IntArray
-        Columns of the newcomer.
+        Columns of the new job.
     movable, column : IntArray, shape (M,)
         Running jobs that may move, and the column in which each runs.
     fixed : Occupied
-        All others.
+        All other running jobs.
     constraints : sequence of mappings
     """
 
@@ -201,7 +205,7 @@ class _State:
 
     @cached_property
     def seconds(self) -> FloatArray:
-        """r_j of the movable jobs, shape (M,)."""
+        """Restart time r_j of the movable jobs, shape (M,)."""
         C = self.classes
         return restart_costs(C.instance, self.movable, C.pool[self.column], C.gpus[self.column])
 
@@ -211,14 +215,14 @@ class _State:
         return [running[job][1] for job in self.movable[some].tolist()]
 
     def rows(self, some: IntArray) -> JobRows:
-        """Rows of some movable jobs, then of the newcomer in each of its ways."""
+        """Rows of some movable jobs, then one row of the new job for each of its columns."""
         job = np.append(self.movable[some], np.full(len(self.ways), self.job))
         column = np.append(self.column[some], self.ways)
         nothing = np.zeros(len(job))
         return JobRows(job, np.full(len(job), -1, np.int64), column, nothing, nothing, nothing)
 
     def beside(self, others: IntArray) -> Occupied:
-        """The fixed jobs, and some movable ones that stay too."""
+        """The fixed jobs, and some movable jobs on the GPUs that they hold."""
         rows = self.rows(others)
         chosen = np.arange(len(others), dtype=np.int64)
         moving = Occupied.of_rows(self.classes, rows, chosen, self.held(others))
@@ -227,168 +231,145 @@ class _State:
     def after(
         self, migrations: Sequence[Migration], column: int, gpus: tuple[str, ...]
     ) -> Occupied:
-        """Who holds which GPUs after the migrations, and the newcomer; raises ValueError where one
-        GPU is held by more than it can be.
+        """The holders of GPUs after the migrations, the new job among them; raises ValueError where
+        the shares of a GPU add up to more than 1.
         """
-        everybody = np.arange(len(self.movable), dtype=np.int64)
-        target = {one.job: one.target for one in migrations}
-        held = zip(self.movable.tolist(), self.held(everybody), strict=True)
+        movers = np.arange(len(self.movable), dtype=np.int64)
+        target = {migration.job: migration.target for migration in migrations}
+        held = zip(self.movable.tolist(), self.held(movers), strict=True)
         places = [target.get(job, before) for job, before in held]
-        rows = self.rows(everybody)
-        entered = len(everybody) + int(np.flatnonzero(self.ways == column)[0])
-        chosen = np.append(everybody, entered)
+        rows = self.rows(movers)
+        entered = len(movers) + int(np.flatnonzero(self.ways == column)[0])
+        chosen = np.append(movers, entered)
         return self.fixed.and_also(Occupied.of_rows(self.classes, rows, chosen, [*places, gpus]))
 
     # --- counting ---------------------------------------------------------------------------------
 
     @cached_property
-    def _holdings(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """(movable job, node of the cluster, GPUs there), those of a node together, largest first."""
-        numbering = self.classes.instance.cluster.numbering
-        occupied = self.beside(np.arange(len(self.movable), dtype=np.int64))
-        share = occupied.share[occupied.owner]
-        mine = np.isin(occupied.job[occupied.owner], self.movable)
-        owner = np.searchsorted(self.movable, occupied.job[occupied.owner[mine]])
-        key, at = np.unique(owner * numbering.nodes + occupied.node[mine], return_inverse=True)
-        amount = np.bincount(at, share[mine], len(key))
-        who, node = (part.astype(np.int64) for part in np.divmod(key, max(numbering.nodes, 1)))
-        held: FloatArray = np.asarray(amount, np.float64)
-        order = np.lexsort((who, -held, node))
-        return who[order], node[order], held[order]
+    def everything(self) -> Occupied:
+        """All running jobs."""
+        return self.beside(np.arange(len(self.movable), dtype=np.int64))
 
     @cached_property
-    def leavers(self) -> tuple[Nodes, FloatArray, FloatArray, FloatArray]:
-        """Usable nodes; free GPUs of each beside all jobs; the same without the movable ones; and how
-        many jobs must go, at least, before it has room for the newcomer's GPUs on one node (inf: not even then).
-        """
-        C = self.classes
-        pools = np.unique(C.pool[self.ways]).tolist()
-        nodes = Nodes.of(C.instance, pools)
-        free = nodes.beside(self.beside(np.arange(len(self.movable), dtype=np.int64))).room
-        cleared = nodes.beside(self.fixed).room.sum(axis=1)
-        now = free.sum(axis=1)
-        local = nodes.local()
-        _, node, amount = self._holdings
-        here = np.flatnonzero(local[node] >= 0)
-        at, amount = local[node[here]], amount[here]
-        needed = np.full(len(nodes), np.inf)
-        # What the k jobs that hold most of a node give, for k = 0, 1, ...
-        given = np.cumsum(amount)
-        first = np.searchsorted(at, np.arange(len(nodes)))
-        before = np.concatenate([[0.0], given])[first]
-        for way in self.ways.tolist():
-            # A gang on several nodes has at least its part on one of them
-            span = max(int(C.configurations.nodes[C.configuration[way]]), 1)
-            share = float(C.configurations.share[C.configuration[way]])
-            wants = np.ceil(int(C.gpus[way]) / span) * share - 1e-9
-            mine = nodes.pool == C.pool[way]
-            enough = now >= wants
-            reached = now[at] + given - before[at] >= wants
-            jobs = np.arange(len(at)) - first[at] + 1.0
-            least = np.full(len(nodes), np.inf)
-            np.minimum.at(least, at[reached], jobs[reached])
-            needed = np.where(mine, np.minimum(needed, np.where(enough, 0.0, least)), needed)
-        return nodes, now, cleared, needed
+    def nodes(self) -> Nodes:
+        """The usable nodes of the pools that the new job may use."""
+        return Nodes.of(self.classes.instance, np.unique(self.classes.pool[self.ways]).tolist())
 
     @cached_property
-    def restarts(self) -> FloatArray:
-        """Seconds that the restarts of the fewest jobs cost at least which must leave each node; inf
-        for nodes that have no room even then. Shape (nodes,).
+    def free(self) -> FloatArray:
+        """Free GPUs of each of these nodes."""
+        return np.asarray(self.nodes.beside(self.everything).room.sum(axis=1))
+
+    @cached_property
+    def cleared(self) -> FloatArray:
+        """GPUs of each of these nodes that would be free without the movable jobs."""
+        return np.asarray(self.nodes.beside(self.fixed).room.sum(axis=1))
+
+    @cached_property
+    def holdings(self) -> Holdings:
+        """GPUs of the movable jobs (by their place in ``movable``), by node of the cluster."""
+        occupied, count = self.everything, self.classes.instance.cluster.numbering.nodes
+        moves = np.isin(occupied.job[occupied.owner], self.movable)
+        owner = np.searchsorted(self.movable, occupied.job[occupied.owner[moves]])
+        key, entry = np.unique(owner * count + occupied.node[moves], return_inverse=True)
+        share = occupied.share[occupied.owner[moves]]
+        amount = np.asarray(np.bincount(entry, share, len(key)), np.float64)
+        job, node = (part.astype(np.int64) for part in np.divmod(key, max(count, 1)))
+        order = np.lexsort((job, -amount, node))
+        return Holdings(job[order], node[order], amount[order], self.seconds[job[order]])
+
+    def leaving(self, some: IntArray, amounts: Sequence[float | FloatArray] | None) -> Leaving:
+        """The cost of making room on some of the nodes (`cost_of_leaving`)."""
+        held = self.holdings
+        number = np.full(self.classes.instance.cluster.numbering.nodes, -1, np.int64)
+        number[self.nodes.number[some]] = np.arange(len(some))
+        node = number[held.node]
+        there = node >= 0
+        held = Holdings(held.job[there], node[there], held.amount[there], held.seconds[there])
+        return cost_of_leaving(held, self.free[some], self.cleared[some], amounts)
+
+    @cached_property
+    def hardest(self) -> tuple[FloatArray, FloatArray]:
+        """Fewest jobs that must leave each node before it has room for its part of the new job, and
+        the seconds that their restarts take at least; inf where it never has.
         """
         C = self.classes
-        nodes, now, _, needed = self.leavers
-        who, node, amount = self._holdings
-        local = nodes.local()[node]
-        here = np.flatnonzero(local >= 0)
-        at, amount, cost = local[here], amount[here], self.seconds[who[here]]
-        wants = np.full(len(C.instance.cluster.pools), np.inf)
         span = np.maximum(C.configurations.nodes[C.configuration[self.ways]], 1)
         share = C.configurations.share[C.configuration[self.ways]]
-        np.minimum.at(wants, C.pool[self.ways], np.ceil(C.gpus[self.ways] / span) * share)
-        # One job alone must be large enough; of several only the number is used
-        enough = (needed[at] > 1) | (amount >= (wants[nodes.pool] - now - 1e-9)[at])
-        order = np.lexsort((cost, at))[enough[np.lexsort((cost, at))]]
-        total = np.cumsum(cost[order])
-        first = np.searchsorted(at[order], np.arange(len(nodes)))
-        last = first + np.where(np.isfinite(needed), needed, 0.0).astype(np.int64)
-        sums = np.concatenate([[0.0], total])
-        least: FloatArray = sums[np.minimum(last, len(total))] - sums[first]
-        return np.where(np.isfinite(needed), least, np.inf)
+        # One of the nodes of a gang has at least the mean number of its GPUs.
+        part = np.full(len(C.instance.cluster.pools), np.inf)
+        np.minimum.at(part, C.pool[self.ways], np.ceil(C.gpus[self.ways] / span) * share)
+        cost = self.leaving(np.arange(len(self.nodes)), [part[self.nodes.pool]])
+        return cost.jobs[:, 0], cost.seconds[:, 0]
 
     def cheapest(self, migrations: int) -> float:
-        """Seconds of restarts that every plan of so many migrations costs at least."""
+        """Lower bound on the restart times of all plans with this number of migrations, seconds."""
         known = float(np.sort(self.seconds)[:migrations].sum())
         return max(known, self._counted[1]) if migrations == self.fewest else known
 
     @property
-    def fewest(self) -> int | None:
-        """Migrations that every plan needs at least; None: all jobs that may move, gone, are too few."""
-        jobs = self._counted[0]
-        return None if np.isinf(jobs) else int(jobs)
+    def fewest(self) -> float:
+        """Lower bound on the migrations of all plans; inf if moving all movable jobs is not enough."""
+        return self._counted[0]
 
     @cached_property
     def _counted(self) -> tuple[float, float]:
-        """Fewest migrations, and the seconds of restarts that so few cost at least."""
+        """Lower bounds on the migrations, and on the seconds of restarts of that many migrations."""
         return min((self._counted_of(way) for way in self.ways.tolist()), default=(np.inf, 0.0))
 
     def _counted_of(self, way: int) -> tuple[float, float]:
-        """The same where the newcomer runs in one of its ways."""
+        """The same if the new job runs in one of its columns."""
         C = self.classes
-        nodes, now, cleared, needed = self.leavers
-        mine = np.flatnonzero(nodes.pool == C.pool[way])
+        some = np.flatnonzero(self.nodes.pool == C.pool[way])
         span = max(int(C.configurations.nodes[C.configuration[way]]), 1)
-        share = float(C.configurations.share[C.configuration[way]])
-        wants = float(C.gpus[way] * share) - SLACK
-        if np.sort(cleared[mine])[::-1][:span].sum() < wants:
+        gpus, share = int(C.gpus[way]), float(C.configurations.share[C.configuration[way]])
+
+        def have_room(free: FloatArray) -> bool:
+            return bool(np.sort(free[some])[::-1][:span].sum() >= gpus * share - SLACK)
+
+        if not have_room(self.cleared):
             return np.inf, 0.0
-        if share < 1.0:
-            # On several nodes the sums alone say whether anybody must go
-            some = float(np.sort(now[mine])[::-1][:span].sum() < wants)
-            return (some if span > 1 else float(needed[mine].min(initial=np.inf))), 0.0
-        who, node, amount = self._holdings
-        place = np.full(len(nodes), -1, np.int64)
-        place[mine] = np.arange(len(mine))
-        local = nodes.local()[node]
-        local = np.where(local >= 0, place[local], -1)
-        here = np.flatnonzero(local >= 0)
-        held = Holdings(who[here], local[here], amount[here], self.seconds[who[here]])
-        cost = cost_of_leaving(held, now[mine], cleared[mine])
-        return fewest_leavers(cost, int(C.gpus[way]), span)
+        if share == 1.0:
+            return fewest_leavers(self.leaving(some, None), gpus, span)
+        if span == 1:
+            return float(self.leaving(some, [gpus * share]).jobs.min(initial=np.inf)), 0.0
+        # Shares on several nodes: only whether any job must leave is counted.
+        return float(not have_room(self.free)), 0.0
 
 
 def _running_columns(C: Classes, running: Running) -> IntArray:
-    """The column in which each job runs, on the fewest nodes that are enough; -1: none. Shape (jobs,)."""
+    """The column in which each job runs, with the smallest span that is enough; -1 for none.
+    Shape (jobs,).
+    """
     job = C.first[C.class_a]
     span = np.maximum(C.configurations.nodes[C.configuration], 1)
     fits = C.alone & (C.pool >= 0) & (C.pool == running.pool[job]) & (C.gpus == running.gpus[job])
     some = np.flatnonzero(fits & (span >= running.nodes[job]))
     found = np.full(len(running.pool), -1, np.int64)
-    # Most nodes first: the last that is written, of the fewest, stays
+    # The last column that is written, the one with the smallest span, wins.
     order = some[np.lexsort((some, span[some]))[::-1]]
     found[job[order]] = order
     return found
 
 
 def _in_cut_pools(C: Classes) -> BoolArray:
-    """Columns that are slices, or share GPUs of a pool in which some column is a slice."""
+    """Mask of the columns that are slices, or share GPUs of a pool in which some column is a slice."""
     share = C.configurations.share[C.configuration]
     found: BoolArray = np.isin(C.pool, list(Slices.of(C).layouts)) & (share < 1.0)
     return found
 
 
 def _sharing(C: Classes, column: IntArray) -> IntArray:
-    """Running jobs whose whole GPUs somebody else holds too: the other job of a pair."""
+    """Running jobs that share whole GPUs with another job, as pairs do, and all jobs on these GPUs."""
     places, numbering = C.instance.jobs_table.places, C.instance.cluster.numbering
-    everybody = np.arange(len(places.job), dtype=np.int64)
-    gpu, owner = places.numbers_of(everybody, numbering), owners(places.length)
+    gpu, owner = places.numbers(numbering), owners(places.length)
     holders = np.bincount(gpu, minlength=numbering.gpus)
     job = places.job[owner[holders[gpu] > 1]]
     whole = np.ones(len(column), bool)
     known = column >= 0
     whole[known] = C.configurations.share[C.configuration[column[known]]] == 1.0
-    # Whoever shares a GPU with such a job stays too
-    odd = np.unique(gpu[(holders[gpu] > 1) & whole[places.job[owner]]])
-    return np.unique(np.append(job[whole[job]], places.job[owner[np.isin(gpu, odd)]]))
+    shared = np.unique(gpu[(holders[gpu] > 1) & whole[places.job[owner]]])
+    return np.unique(np.append(job[whole[job]], places.job[owner[np.isin(gpu, shared)]]))
 
 
 # --- the program ----------------------------------------------------------------------------------
@@ -396,15 +377,15 @@ def _sharing(C: Classes, column: IntArray) -> IntArray:
 
 @dataclass(frozen=True)
 class _Part:
-    """The program of some movable jobs; all others stay.
+    """The program in which some of the movable jobs may move, and all other jobs stay.
 
     Attributes
     ----------
     state : _State
     some : IntArray
-        The movable jobs that may go, by their place among them.
+        The jobs that may move, by their place in ``state.movable``.
     complete : bool
-        Whether these are all, and every node is open.
+        Whether these are all movable jobs, and no node is barred.
     problem : Problem
     """
 
@@ -419,17 +400,20 @@ class _Part:
 
     @classmethod
     def around(cls, state: _State, nearest: int, roomiest: int) -> _Part:
-        """The newcomer on the nodes from which the fewest must go; these jobs to the roomiest nodes."""
-        nodes, now, _, needed = state.leavers
-        order = np.argsort(-now, kind="stable")  # where nobody has to go
+        """The new job may use the nodes that the fewest jobs must leave; these jobs may move to the
+        nodes with most free GPUs.
+        """
+        number, free, held = state.nodes.number, state.free, state.holdings
+        most_free = np.argsort(-free, kind="stable")
+        order = most_free
         if state.fewest:
-            order = np.lexsort((np.arange(len(nodes)), -now, state.restarts, needed))
-        close = nodes.number[order[:nearest]]
-        who, node, _ = state._holdings  # noqa: SLF001
-        some = np.unique(who[np.isin(node, close)])
-        roomy = nodes.number[np.argsort(-now, kind="stable")[:roomiest]]
-        own = node[np.isin(who, some)]
-        return cls._of(state, some, close, np.unique(np.concatenate([close, roomy, own])))
+            jobs, seconds = state.hardest
+            order = np.lexsort((np.arange(len(number)), -free, seconds, jobs))
+        close = number[order[:nearest]]
+        some = np.unique(held.job[np.isin(held.node, close)])
+        present = held.node[np.isin(held.job, some)]
+        reach = np.concatenate([close, number[most_free[:roomiest]], present])
+        return cls._of(state, some, close, np.unique(reach))
 
     @classmethod
     def _of(
@@ -458,7 +442,7 @@ class _Part:
         return size(self.problem)
 
     def solve(self, engine: Engine, fewest: int) -> RoomFound:
-        """Solve the three programs, each with what came before it fixed."""
+        """Solve the three programs, each with the optima of those before it fixed."""
         movers = len(self.some)
         built = PlacementProgram(self.problem, bandwidth=False)
         program = built.program
@@ -477,7 +461,7 @@ class _Part:
         assert best.x is not None
         if second.bound is not None and self.complete:
             fewest = max(fewest, int(np.ceil(second.bound - 1e-6)))
-        count = self._migrating(built, best.x)
+        count = len(self._moved(built.read(best.x)))
         cost = self.state.seconds[self.some]
         cheapest = self.state.cheapest(count)
         if count and cost.any():
@@ -491,15 +475,15 @@ class _Part:
         return self._read(built.read(best.x), fewest, cheapest)
 
     def _newcomer(self) -> FloatArray:
-        """Matrix that chooses the requests of the newcomer, shape (ways, requests)."""
+        """Matrix that selects the requests of the new job, shape (ways, requests)."""
         movers, ways = len(self.some), len(self.state.ways)
         return np.eye(movers + ways)[movers:]
 
     def _constrain(self, built: PlacementProgram, migrates: object) -> None:
         R, movers, program = self.problem.requests, len(self.some), built.program
-        everybody = np.eye(len(R))[:movers]
         if movers:
-            program.constrain(everybody @ built.place >= np.ones(movers), name="runs on")
+            running = np.eye(len(R))[:movers]
+            program.constrain(running @ built.place >= np.ones(movers), name="runs on")
         program.constrain((self._newcomer() @ built.place).sum() <= 1.0, name="one way")
         if not movers:
             return
@@ -508,18 +492,15 @@ class _Part:
             kept = sum_by(built.keep_j, 1.0, len(R))[:movers] @ built.keep
         if len(built.part_pair):
             request, gpu = built.j[built.part_pair], built.part_gpu
-            mine = np.zeros(len(gpu))
+            kept_part = np.zeros(len(gpu))
             for row, held in enumerate(self.problem.held[:movers]):
                 numbers = [int(built.start[node]) + index for node, index in held.gpus.tolist()]
-                mine[(request == row) & np.isin(gpu, numbers)] = 1.0
-            parts = sum_by(request, mine, len(R))[:movers] @ built.part
+                kept_part[(request == row) & np.isin(gpu, numbers)] = 1.0
+            parts = sum_by(request, kept_part, len(R))[:movers] @ built.part
             kept = parts if kept is None else kept + parts
         assert kept is not None, "every movable job holds GPUs of usable nodes"
         gpus = R.gpus[:movers].astype(np.float64)
         program.constrain(kept + migrates * gpus >= gpus, name="stays")  # type: ignore[operator]
-
-    def _migrating(self, built: PlacementProgram, x: FloatArray) -> int:
-        return len(self._moved(built.read(x)))
 
     def _moved(self, assignment: Assignment) -> dict[int, tuple[tuple[str, ...], tuple[str, ...]]]:
         """GPUs before and after of each request of a job that moves."""
@@ -552,9 +533,9 @@ class _Part:
             column=column,
             gpus=gpus,
             after=self.state.after(migrations, column, gpus),
-            migrations=tuple(sorted(migrations, key=lambda one: (one.step, one.job))),
+            migrations=tuple(sorted(migrations, key=lambda move: (move.step, move.job))),
             fewest=min(fewest, len(migrations)),
-            cheapest=min(cheapest, sum(one.seconds for one in migrations)),
+            cheapest=min(cheapest, sum(move.seconds for move in migrations)),
         )
 
 
@@ -563,9 +544,9 @@ def _proven(outcome: Outcome) -> bool:
 
 
 def _steps(moves: dict[int, tuple[set[str], set[str]]]) -> dict[int, int]:
-    """The order of migrations: a job goes when nobody that is still to go holds what it gets.
+    """The step of each migration: a job moves once no job that has yet to move holds its new GPUs.
 
-    Jobs that wait for each other go together.
+    Jobs that wait for each other move together.
     """
     left, step, now = dict(moves), dict[int, int](), 1
     while left:

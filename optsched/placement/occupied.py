@@ -1,12 +1,12 @@
 """GPUs that are in use before anything is placed.
 
-`Occupied` says who holds which GPUs and stays: rows of an allocation, and jobs that are in no
-program any more.
+`Occupied` lists them with their holders, which do not move: rows of an allocation, and running jobs
+that are in no row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -21,7 +21,7 @@ from optsched.candidates.slices import layouts_of
 from optsched.instance import Instance
 from optsched.instance.cluster import NONE, Cluster
 from optsched.instance.layouts import MIG
-from optsched.instance.reading import listed, show
+from optsched.instance.reading import show
 from optsched.performance.parameter_server import KEY
 from optsched.placement.cut_gpus import CutGpus
 from optsched.placement.requests import (
@@ -38,7 +38,7 @@ MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class Occupied:
-    """GPUs that S holders have and keep, on nodes of any state.
+    """GPUs of S holders that stay where they are, on nodes of any state.
 
     A node that takes no work keeps its jobs. They do not affect other nodes, except that they use
     part of a resource that several nodes share.
@@ -47,7 +47,7 @@ class Occupied:
     ----------
     instance : Instance
     job, partner : IntArray, shape (S,)
-        Rows of the job table; -1 for a job that is not in it, and for the partner of a job alone.
+        Rows of the job table; partner -1 for a job alone.
     share : FloatArray, shape (S,)
         Share of each of its GPUs, in (0, 1].
     profile : IntArray, shape (S,)
@@ -59,8 +59,7 @@ class Occupied:
     gpu : IntArray, shape (F,)
         GPUs that are held, by their number in the cluster (`Cluster.numbering`).
     owner : IntArray, shape (F,)
-        Who holds each of them, ascending.
-
+        The holder of each of these GPUs, ascending.
     """
 
     instance: Instance
@@ -74,13 +73,14 @@ class Occupied:
     owner: IntArray
 
     def checked(self) -> Occupied:
-        """Itself; raises ValueError if a job is there twice,
-        or GPUs are held by more than they can be.
+        """Return self; raise ValueError if a job is listed twice,
+        or the shares of a GPU add up to more than 1.
         """
         twice = np.flatnonzero(np.bincount(self.jobs) > 1)
         if len(twice):
             raise ValueError(f"job {self.instance.jobs_table.names[int(twice[0])]} has GPUs twice")
-        # GPUs of a holder are nearly always ascending, and then none is there twice: no sort.
+        # The GPUs of a holder are nearly always ascending. Then none is listed twice: no sort is
+        # needed.
         rising = (self.gpu[1:] > self.gpu[:-1]) | (self.owner[1:] > self.owner[:-1])
         if not rising.all():
             self._refuse_gpus_listed_twice()
@@ -133,7 +133,7 @@ class Occupied:
         ------
         ValueError
             The number of GPUs of a row differs from that of its column, one of them is not in its
-            pool, a job is there twice, or GPUs are held by more than they can be.
+            pool, a job is listed twice, or the shares of a GPU add up to more than 1.
         """
         chosen = np.asarray(chosen, np.int64)
         job = rows.job[chosen]
@@ -151,7 +151,9 @@ class Occupied:
         gpu: IntArray,
         count: IntArray,
     ) -> Occupied:
-        """The same by the numbers of the GPUs, row by row, and how many each row has; nothing is checked."""
+        """As `of_rows`, but with numbers of GPUs, row by row, and the number that each row has;
+        nothing is checked.
+        """
         column = rows.column[chosen]
         need, group_need = needs_per_gpu(classes, column)
         return cls(
@@ -166,55 +168,13 @@ class Occupied:
             owners(count),
         )
 
-    @classmethod
-    def of_jobs(
-        cls,
-        instance: Instance,
-        jobs: IntArray,
-        gpus: Sequence[Sequence[str]],
-        *,
-        share: FloatArray | float = 1.0,
-        needs: Mapping[str, FloatArray | float] | None = None,
-    ) -> Occupied:
-        """Jobs that no allocation has, with what they need.
-
-        Parameters
-        ----------
-        instance : Instance
-        jobs : IntArray, shape (S,)
-            Rows of the job table, -1 for a job that is not in it.
-        gpus : sequence of sequences of str, length S
-            ``node/index``.
-        share : FloatArray, shape (S,), or float
-            Share of each GPU, in (0, 1].
-        needs : mapping of str to FloatArray of shape (S,) or float, optional
-            What each needs per GPU: ``cpu``, ``memory`` (GB), or a renewable resource of some
-            nodes.
-
-        Raises
-        ------
-        ValueError
-            A share, a need or its name is wrong, a job is there twice, or GPUs are held by more
-            than they can be.
-        """
-        job = np.asarray(jobs, np.int64)
-        shares = np.broadcast_to(np.asarray(share, np.float64), len(job))
-        gpu, owner = _numbered(instance, gpus, job)
-        need = _needs_by_name(instance, len(job), needs or {})
-        _check_shares_and_needs(shares, need)
-        partner = np.full(len(job), NONE, np.int64)
-        own = need[:, : len(OWN)]
-        group = need[:, len(OWN) :]
-        profile = np.full(len(job), NO_SLICE, np.int64)
-        return cls(instance, job, partner, shares, profile, own, group, gpu, owner).checked()
-
     def and_also(self, other: Occupied) -> Occupied:
-        """All that is occupied by either of the two, in the same instance.
+        """All GPUs that are occupied by either of the two, in the same instance.
 
         Raises
         ------
         ValueError
-            A job is in both, or GPUs are held by more than they can be.
+            A job is in both, or the shares of a GPU add up to more than 1.
         """
         if not len(self) or not len(other):
             return other if len(other) else self
@@ -226,16 +186,16 @@ class Occupied:
         return replace(self, **joined, owner=owner).checked()
 
     def part(self, stays: BoolArray) -> Occupied:
-        """Without the holders that a mask of shape (S,) leaves out."""
-        mine = stays[self.owner]
+        """The holders of a mask of shape (S,)."""
+        kept_gpus = stays[self.owner]
         number = np.cumsum(stays) - 1
         names = ("job", "partner", "share", "profile", "need", "group_need")
         kept = {name: getattr(self, name)[stays] for name in names}
-        return replace(self, **kept, gpu=self.gpu[mine], owner=number[self.owner[mine]])
+        return replace(self, **kept, gpu=self.gpu[kept_gpus], owner=number[self.owner[kept_gpus]])
 
     def around(self, pool: int) -> Occupied:
-        """Those that can be in the way in a pool:
-        they hold GPUs of it, or need resources of some nodes.
+        """The holders that can limit a job in a pool:
+        they hold GPUs of the pool, or use resources that several nodes share.
         """
         stays = np.asarray(self.group_need.any(axis=1))
         stays[self.owner[self.instance.cluster.numbering.pool[self.node] == pool]] = True
@@ -260,7 +220,7 @@ class Occupied:
         return self.instance.cluster.numbering.node_of(self.gpu)
 
     def cut_into(self, cut: CutGpus, spot_of: IntArray) -> None:
-        """Add what is on some GPUs to how these are cut into slices.
+        """Add the slices of these holders, and their other shares, to the record of some GPUs.
 
         Parameters
         ----------
@@ -280,32 +240,32 @@ class Occupied:
     def used(self) -> FloatArray:
         """CPUs and memory (GB) that are in use on every node of the cluster, shape (nodes, 2)."""
         total = np.zeros((self.instance.cluster.numbering.nodes, len(OWN)))
-        for own in np.flatnonzero(self.need.any(axis=0)).tolist():
-            amount = self.need[self.owner, own]
-            total[:, own] = np.bincount(self.node, amount, len(total))
+        for place in np.flatnonzero(self.need.any(axis=0)).tolist():
+            amount = self.need[self.owner, place]
+            total[:, place] = np.bincount(self.node, amount, len(total))
         return total
 
     @cached_property
     def group_used(self) -> FloatArray:
-        """What is in use of each renewable resource that belongs to some nodes, shape (G,)."""
+        """Amount in use of each renewable resource that belongs to some nodes, shape (G,)."""
         member = self.instance.cluster.members[:, self.node]
         return np.asarray((self.group_need[self.owner].T * member).sum(axis=1))
 
     def left_of(self, resources: Resources) -> FloatArray:
-        """What is left of the capacities of resources, shape (R,).
+        """Amount of each resource that the holders leave free, shape (R,).
 
-        Where a node has less than its jobs need, they hold what it has, and nothing of other nodes;
-        on nodes that take no work they hold nothing that counts.
+        Jobs never count for more of a node's CPUs or memory than the node has, and jobs on nodes
+        that take no work do not count: the capacities do not include these nodes.
         """
         cluster = self.instance.cluster
         usable = cluster.usable(self.instance.now)
         gpus = np.bincount(self.node, self.share[self.owner], len(usable))
-        # Jobs cannot hold more of a node than it has, though they may need it after it shrank.
-        own = np.minimum(self.used, cluster.own_capacity)
+        # After a node shrank its jobs may need more than it has.
+        needed = np.minimum(self.used, cluster.own_capacity)
         used: dict[str, float] = {}
         for suffix, amount in (
             ("", gpus),
-            *((f".{name}", own[:, at]) for at, name in enumerate(OWN)),
+            *((f".{name}", needed[:, place]) for place, name in enumerate(OWN)),
         ):
             pool_of_node = cluster.numbering.pool
             total = np.bincount(pool_of_node, np.where(usable, amount, 0.0), len(cluster.pools))
@@ -318,29 +278,26 @@ class Occupied:
 
     @property
     def jobs(self) -> IntArray:
-        """Rows of all of these jobs that are in the job table."""
-        jobs = np.concatenate([self.job, self.partner])
-        return jobs[jobs >= 0]
+        """Rows of all of these jobs in the job table."""
+        return np.concatenate([self.job, self.partner[self.partner >= 0]])
 
     def nodes_of(self, jobs: IntArray) -> IntArray:
         """Nodes of the cluster on which any of these jobs has GPUs."""
-        mine = np.isin(self.job, jobs) | np.isin(self.partner, jobs)
-        return np.unique(self.node[mine[self.owner]])
+        holds = np.isin(self.job, jobs) | np.isin(self.partner, jobs)
+        return np.unique(self.node[holds[self.owner]])
 
     def named(self, holder: int) -> str:
-        """``job a``, ``jobs a and b``, or the number of a job that is not in the job table."""
-        partner = int(self.partner[holder])
+        """``job a``, or ``jobs a and b``."""
         names = self.instance.jobs_table.names
-        if partner >= 0:
-            return f"jobs {names[int(self.job[holder])]} and {names[partner]}"
-        return _named(self.instance, self.job, holder)
+        first, partner = names[int(self.job[holder])], int(self.partner[holder])
+        return f"job {first}" if partner < 0 else f"jobs {first} and {names[partner]}"
 
     def _gpu(self, number: int) -> str:
         return self.instance.cluster.numbering.gpu_name(number)
 
 
 def refuse_placed_twice(occupied: Occupied, jobs: IntArray) -> None:
-    """Raise ValueError where one of these jobs, which are to be placed, has GPUs already."""
+    """Raise ValueError where one of these jobs, which are to be placed, already has GPUs."""
     names = occupied.instance.jobs_table.names
     placed = mask_of(occupied.jobs, len(names))
     both = jobs[placed[jobs]]
@@ -356,13 +313,14 @@ def _check_gpus_of_columns(
     count: IntArray,
     owner: IntArray,
 ) -> None:
-    """Raise ValueError where a row has not as many GPUs as its column, or one of another pool."""
+    """Raise ValueError where a row has another number of GPUs than its column, or one of another pool."""
     instance = classes.instance
+    names = instance.jobs_table.names
     wrong_count = np.flatnonzero(count != classes.gpus[column])
     if len(wrong_count):
         holder = int(wrong_count[0])
         wanted = classes.gpus[column[holder]]
-        text = f"{_named(instance, job, holder)} has {count[holder]} GPUs"
+        text = f"job {names[int(job[holder])]} has {count[holder]} GPUs"
         raise ValueError(f"{text}, expected the {wanted} of its row")
     numbering = instance.cluster.numbering
     pool = classes.pool[column]
@@ -372,51 +330,14 @@ def _check_gpus_of_columns(
         holder = int(owner[first])
         name = numbering.gpu_name(int(gpu[first]))
         wanted = instance.cluster.pools[int(pool[holder])].name
-        text = f"{_named(instance, job, holder)} has {show(name)}"
+        text = f"job {names[int(job[holder])]} has {show(name)}"
         raise ValueError(f"{text}, expected GPUs of pool {show(wanted)}")
-
-
-def _needs_by_name(
-    instance: Instance, holders: int, needs: Mapping[str, FloatArray | float]
-) -> FloatArray:
-    """What each holder needs per GPU of each resource of nodes,
-    shape (S, 2 + G); 0 unless stated.
-    """
-    names = instance.cluster.node_resources
-    table = np.zeros((holders, len(names)))
-    for name, amount in needs.items():
-        if name not in names:
-            raise ValueError(f"needs: found {show(name)}, expected one of {listed(names)}")
-        table[:, names.index(name)] = amount
-    return table
-
-
-def _check_shares_and_needs(share: FloatArray, need: FloatArray) -> None:
-    """Raise ValueError where a share is not in (0, 1], or a need is negative or infinite."""
-    # Conditions are written so that NaN breaks them.
-    wrong = np.flatnonzero(~((share > 0) & (share <= 1)))
-    if len(wrong):
-        found = f"{share[wrong[0]]:g}"
-        raise ValueError(f"share[{wrong[0]}]: found {found}, expected a number above 0, at most 1")
-    wrong = np.flatnonzero(~((need >= 0) & (need < np.inf)).all(axis=1))
-    if len(wrong):
-        found = f"{need[wrong[0]].tolist()} of job {wrong[0]}"
-        raise ValueError(f"needs: found {found}, expected numbers from 0 on")
-
-
-def _named(instance: Instance, job: IntArray, holder: int) -> str:
-    row = int(job[holder])
-    return (
-        f"job {instance.jobs_table.names[row]}"
-        if row >= 0
-        else f"job {holder} of those that have GPUs"
-    )
 
 
 def _numbered(
     instance: Instance, gpus: Sequence[Sequence[str]], job: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Numbers of GPUs, and who holds each."""
+    """Numbers of GPUs, and the holder of each."""
     if len(gpus) != len(job):
         raise ValueError(
             f"gpus: found {len(gpus)} entries, expected {len(job)}, one for each holder"
@@ -426,9 +347,9 @@ def _numbered(
     wrong = np.flatnonzero(gpu == NONE)
     if len(wrong):
         name = next(islice(chain.from_iterable(gpus), int(wrong[0]), None))
-        holder = _named(instance, job, int(owner[wrong[0]]))
+        holder = instance.jobs_table.names[int(job[owner[wrong[0]]])]
         raise ValueError(
-            f"{holder} has {show(name)}, expected a GPU of the cluster, written node/index"
+            f"job {holder} has {show(name)}, expected a GPU of the cluster, written node/index"
         )
     return gpu, owner
 
@@ -439,12 +360,13 @@ def _numbered(
 def held_of(
     instance: Instance, jobs: IntArray, option: IntArray, names: Sequence[str]
 ) -> tuple[FloatArray, FloatArray]:
-    """Share of each of its GPUs that each of some running jobs holds,
-    and what it needs of some resources per GPU of these, shape (jobs, names).
+    """Share of its GPUs that each of some running jobs holds, shape (jobs,),
+    and its need per GPU of the named resources, shape (jobs, names).
 
-    A job with options holds what the one says in which it runs (``option``, shape (jobs,), -1: not
-    known), else what those say that are like the place where it runs; where several are, the most
-    of them. What workers and servers need is not known here.
+    For a job with options these are of the option in which it runs (``option``, shape (all jobs,)).
+    Where that is not known (-1), they are the largest among the options with the pool and the
+    number of GPUs that the job holds. Needs of workers and servers are taken as 0: only the law of
+    the job knows them.
     """
     table = instance.jobs_table
     options = instance.options
@@ -454,7 +376,6 @@ def held_of(
     for column, name in enumerate(names):
         if name in demand:
             needs[:, column] = demand[name][workload]
-    # Workers and servers need what their law says.
     needs[instance.workloads.with_parameter(KEY)[workload]] = 0.0
     share = np.ones(len(jobs))
     for nth_job in np.flatnonzero(table.options[jobs] >= 0).tolist():
@@ -470,8 +391,8 @@ def held_of(
 
 
 def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: IntArray) -> Cluster:
-    """A cluster with less of the renewable resources that belong to no nodes:
-    by what these running jobs hold.
+    """The cluster whose renewable resources that belong to no nodes are reduced
+    by the amounts that these running jobs hold.
     """
     spread = [item for item in cluster.resources if item.nodes is None and item.kind == "renewable"]
     if not len(jobs) or not spread:
@@ -480,7 +401,7 @@ def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: I
     running = [table.running[job] for job in jobs.tolist()]
     count, pool = np.array([(len(gpus), row) for row, gpus, _ in running]).T
     _, per_gpu = held_of(instance, jobs, option, [item.name for item in spread])
-    # Options name what they use, wherever they run.
+    # An option states what it uses, also of a resource of another pool.
     stated = table.options[jobs] >= 0
     left = {}
     for item, need in zip(spread, per_gpu.T, strict=True):
@@ -495,7 +416,7 @@ def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: I
 def occupied_by(instance: Instance, jobs: IntArray, option: IntArray) -> Occupied:
     """Running jobs that stay where they are and are in no row of an allocation.
 
-    Jobs that share GPUs have equal parts of them, unless their options say which.
+    Jobs that share a GPU have equal parts of it, unless their options state their shares.
     """
     if not len(jobs):
         return Occupied.none(instance)
@@ -507,19 +428,19 @@ def occupied_by(instance: Instance, jobs: IntArray, option: IntArray) -> Occupie
     owner = owners(places.length[holder])
     load = np.bincount(gpu, share[owner], numbering.gpus)
     holders = np.bincount(gpu, minlength=numbering.gpus)
-    # Whole GPUs held by two: they run as a pair, and the instance does not say in which parts.
+    # Two jobs that hold a whole GPU run as a pair: the instance states no shares of theirs.
     over = load[gpu] > FULL
     np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
     alone = np.full(len(jobs), NONE, np.int64)
-    own, group = need[:, : len(OWN)], need[:, len(OWN) :]
+    of_node, of_group = need[:, : len(OWN)], need[:, len(OWN) :]
     profile = _profiles_of(instance, jobs, option)
-    return Occupied(instance, jobs, alone, share, profile, own, group, gpu, owner).checked()
+    return Occupied(instance, jobs, alone, share, profile, of_node, of_group, gpu, owner).checked()
 
 
 def _profiles_of(instance: Instance, jobs: IntArray, option: IntArray) -> IntArray:
     """Profile of the slices (MIG) in which each of some running jobs runs; `NO_SLICE` for none.
 
-    Of several options that are like the place where it runs, that of the largest share.
+    Where several options are possible, it is that of the option with the largest share.
     """
     table, options = instance.jobs_table, instance.options
     profile = np.full(len(jobs), NO_SLICE, np.int64)
@@ -541,25 +462,25 @@ def _profiles_of(instance: Instance, jobs: IntArray, option: IntArray) -> IntArr
 
 def _options_in_use(instance: Instance, job: int, option: int) -> IntArray:
     """The option in which a job runs if it is known,
-    else all that are like the place where it runs.
+    else all options with the pool and the number of GPUs that it holds.
     """
     options = instance.options
-    own = int(instance.jobs_table.options[job])
+    option_list = int(instance.jobs_table.options[job])
     pool, gpus, _ = instance.jobs_table.running[job]
-    first = int(options.indptr[own])
-    rows = np.arange(first, options.indptr[own + 1])
+    first = int(options.indptr[option_list])
+    rows = np.arange(first, options.indptr[option_list + 1])
     rows = rows[(options.pool[rows] == pool) & (options.gpus[rows] == len(gpus))]
     exact: IntArray = rows[rows - first == option]
     return exact if len(exact) else rows
 
 
 def crowded(instance: Instance, option: IntArray) -> BoolArray:
-    """Mask of the jobs that run on nodes which have less than what runs there needs,
-    as happens when they shrink.
+    """Mask of the jobs that run on nodes with fewer CPUs, less memory or less of another resource
+    than the jobs there need, as happens when nodes shrink.
     """
     table = instance.jobs_table
     hit = np.zeros(len(table), bool)
-    # Most instances state no needs: then no node can be short of anything.
+    # Most instances state no needs. Then no node can be short of anything.
     demanding = instance.workloads.demand or instance.options.needs
     if not table.running or not demanding:
         return hit

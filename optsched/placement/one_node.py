@@ -1,8 +1,8 @@
 """Room for gangs of one node each, made by moving other such gangs, or by stopping them.
 
-GPUs, CPUs and memory of a node are amounts of one kind here: columns of one array, of which those
-stay that somebody needs, the GPUs first. One state of what is left serves all rows that need room: a change that makes
-room is applied to it, and one that does not leaves it as it is.
+GPUs, CPUs and memory of a node are columns of one array, GPUs first; columns that no gang needs are
+left out. One state of free amounts serves all rows that need room, one after the other. It changes
+only when room was made.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ GpusByRow = dict[int, IntArray]
 """GPUs of some rows, by their numbers in the cluster (`Cluster.numbering`)."""
 
 NODES_TRIED = 8
-"""Nodes that are tried for a gang, before nobody is moved for it."""
+"""Nodes that are tried for a gang before moving others is given up."""
 
 
 @dataclass(frozen=True)
 class RoomMade:
-    """What is to change so that a row has room.
+    """The changes that make room for a row.
 
     Attributes
     ----------
     gpus : dict of row to GPUs
-        Of the row, and of others that go elsewhere.
+        GPUs of the row, and new GPUs of the rows that move.
     out : tuple of int
-        Rows that make way, and find no room elsewhere.
+        Rows that stop.
     """
 
     gpus: GpusByRow
@@ -41,26 +41,26 @@ class RoomMade:
 
 
 class OneNodeRoom:
-    """Who is on which node, and what is left there.
+    """The gangs on each node, and the amounts that they leave free.
 
-    The gangs are the holders of whole GPUs of one node, and the requests; a gang that has no GPUs
-    is on node -1.
+    The gangs are the holders of whole GPUs of one node, and the requests; a gang without GPUs is on
+    node -1.
 
     Parameters
     ----------
     nodes : Nodes
-        With what is left beside all GPUs that are held.
+        With the amounts that all held GPUs leave free.
     requests : Requests
-        That need room, each on one node (`Problem.on_one_node`).
+        Requests that need room, each on one node (`Problem.on_one_node`).
     occupied : Occupied
-        Who holds GPUs, S holders.
+        S holders of GPUs.
     row : IntArray, shape (S,)
-        The row of each holder, -1 for those in no row.
+        The row of each holder, -1 for a holder in no row.
     may_move : BoolArray, shape (rows,)
-        Rows that may go to other nodes.
+        Rows that may move to other nodes.
     running : IntArray, shape (rows,)
-        Running jobs that would be stopped or moved with each row. The caller changes it when they
-        are.
+        Number of running jobs that are stopped or moved with each row. The caller sets it to 0
+        once they are.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class OneNodeRoom:
         running: IntArray,
     ) -> None:
         self._nodes = nodes
-        # Jobs on a node that shrank hold more than it has: what is left of it is below 0 then.
-        own = nodes.instance.cluster.own_capacity - occupied.used
-        left = np.column_stack([nodes.free, own[nodes.number]])
+        # Jobs on a node that shrank hold more than it has: its free amounts are negative.
+        free = nodes.instance.cluster.own_capacity - occupied.used
+        left = np.column_stack([nodes.free, free[nodes.number]])
         self._open: BoolArray = nodes.room >= 1.0
         self._first_gpu = nodes.instance.cluster.numbering.start[nodes.number]
         some, node = _gangs_of_one_node(occupied, nodes.local())
@@ -86,7 +86,7 @@ class OneNodeRoom:
         used = amount.any(axis=0)
         self._left: FloatArray = left[:, used]
         self._amount: FloatArray = amount[:, used]
-        # Gangs that need the same: of each kind one is looked at for all.
+        # Gangs with equal amounts.
         self._kinds = group_rows(list(self._amount.T), len(amount))
         self._node = np.concatenate([node, np.full(len(requests), -1, np.int64)])
         self._row = np.concatenate([row[some], requests.row])
@@ -94,7 +94,7 @@ class OneNodeRoom:
         self._gang[self._row[self._row >= 0]] = np.flatnonzero(self._row >= 0)
         self._may_move = may_move[self._row] & (self._row >= 0)
         self._running = running
-        # GPUs of the holders follow one another in `occupied`; those given out here are by gang.
+        # The GPUs of the holders are consecutive in `occupied`; GPUs that change are by gang.
         self._held = occupied.gpu
         self._first = (np.cumsum(size) - size)[some]
         self._given: dict[int, IntArray] = {}
@@ -105,32 +105,31 @@ class OneNodeRoom:
         return row in self._pool
 
     def may_move(self, rows: IntArray) -> BoolArray:
-        """Mask of those of some rows that have GPUs of one node and may go to another one."""
+        """Mask of the rows that have GPUs of one node and may move to another node."""
         gang = self._gang[rows]
         return np.asarray((gang >= 0) & (self._node[gang] >= 0) & self._may_move[gang])
 
-    # --- what is left ---------------------------------------------------------------------
+    # --- free amounts ---------------------------------------------------------------------
 
     def _enough(self, gang: int) -> FloatArray:
-        """GPUs, CPUs and memory with which a gang has room."""
-        # What rounding alone keeps from fitting fits.
+        """GPUs, CPUs and memory that a gang needs, less the tolerance for rounding."""
         return np.asarray(self._amount[gang] * (1.0 - ROUNDING))
 
     def _fullest(self, left: FloatArray, gang: int) -> int | None:
-        """The node with the fewest free GPUs on which a gang has room, of equal ones the first."""
+        """The node with the fewest free GPUs on which a gang has room; the first of equal nodes."""
         room = np.flatnonzero((left >= self._enough(gang)).all(axis=1))
         return int(room[np.argmin(left[room, 0])]) if len(room) else None
 
-    def _fit_somewhere(self, here: slice) -> BoolArray:
-        """Mask of the gangs that have room on some node, be it their own."""
+    def _fit_somewhere(self, in_pool: slice) -> BoolArray:
+        """Mask of the gangs that have room on some node of a pool, their own node included."""
         enough = self._amount[self._kinds.first] * (1.0 - ROUNDING)
-        left = self._left[here]
+        left = self._left[in_pool]
         fits = np.ones((len(enough), len(left)), bool)
-        for least, there in zip(enough.T, left.T, strict=True):  # GPUs, CPUs and memory
-            fits &= there >= least[:, None]
+        for least, free in zip(enough.T, left.T, strict=True):  # GPUs, CPUs and memory
+            fits &= free >= least[:, None]
         return np.asarray(fits.any(axis=1))[self._kinds.inverse]
 
-    # --- gangs come and go ----------------------------------------------------------------
+    # --- gangs are placed and removed -----------------------------------------------------
 
     def _take(self, gang: int, node: int) -> None:
         gpus = int(self._amount[gang, 0])
@@ -153,74 +152,73 @@ class OneNodeRoom:
         return self._held[first : first + int(self._amount[gang, 0])]
 
     def _made(self, gangs: list[int]) -> RoomMade:
-        """What became of the gangs that a change concerns."""
-        seated = {int(self._row[one]): self._gpus(one) for one in gangs if self._node[one] >= 0}
-        return RoomMade(seated, tuple(int(self._row[one]) for one in gangs if self._node[one] < 0))
+        """The result of a change for these gangs."""
+        seated = {int(self._row[g]): self._gpus(g) for g in gangs if self._node[g] >= 0}
+        return RoomMade(seated, tuple(int(self._row[g]) for g in gangs if self._node[g] < 0))
 
     # --- room -----------------------------------------------------------------------------
 
     def clear_node_for(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
-        """How a row gets room, which it then has; None if it cannot.
+        """Make room for a row and place it; None, without any change, if it is impossible.
 
-        1. It takes the fullest node that has room.
-        2. Gangs of a node go elsewhere for it, whatever their position. The nodes that lack least
-           are tried. The smallest gang leaves that is enough, or the largest ones.
-        3. Victims of a node give up their GPUs, those first that are to go first, and go elsewhere
-           if they find room.
+        1. The row gets the fullest node that has room.
+        2. Gangs of one node move to other nodes, whatever their position. The nodes that lack least
+           are tried. The smallest gang that is enough moves, or else the largest gangs.
+        3. Victims of one node give up their GPUs, the first choice first; those that find room on
+           other nodes move there.
 
         Parameters
         ----------
         row : int
         victims : IntArray
-            Rows that may stop for it, those first that are to go first.
+            Rows that may be stopped, the first choice first.
         most : float
-            Running jobs that may be stopped or moved, at most.
+            Most running jobs that may be stopped or moved.
         """
         gang = int(self._gang[row])
-        here = self._nodes.of_pool(self._pool[row])
-        node = self._fullest(self._left[here], gang)
+        in_pool = self._nodes.of_pool(self._pool[row])
+        node = self._fullest(self._left[in_pool], gang)
         if node is not None:
-            self._take(gang, here.start + node)
+            self._take(gang, in_pool.start + node)
             return self._made([gang])
-        scattered = bool((self._left[here].sum(axis=0) >= self._enough(gang)).all())
-        found = self._by_moving(gang, here, most) if scattered else None
+        scattered = bool((self._left[in_pool].sum(axis=0) >= self._enough(gang)).all())
+        found = self._by_moving(gang, in_pool, most) if scattered else None
         if found is not None:
             return found
         among = self._gang[victims]
         on = self._node[among]
-        among = among[(among >= 0) & (on >= here.start) & (on < here.stop)]
-        return self._by_stopping(gang, here, among, most)
+        among = among[(among >= 0) & (on >= in_pool.start) & (on < in_pool.stop)]
+        return self._by_stopping(gang, in_pool, among, most)
 
-    def _by_moving(self, gang: int, here: slice, most: float) -> RoomMade | None:
+    def _by_moving(self, gang: int, in_pool: slice, most: float) -> RoomMade | None:
         enough = self._enough(gang)
-        lack = enough - self._left[here]
-        there = (self._node >= here.start) & (self._node < here.stop)
-        mobile = np.flatnonzero(self._may_move & there & self._fit_somewhere(here))
-        on = self._node[mobile] - here.start
+        lack = enough - self._left[in_pool]
+        present = (self._node >= in_pool.start) & (self._node < in_pool.stop)
+        mobile = np.flatnonzero(self._may_move & present & self._fit_somewhere(in_pool))
+        on = self._node[mobile] - in_pool.start
         could = [np.bincount(on, amount, len(lack)) for amount in self._amount[mobile].T]
         possible = np.flatnonzero((np.stack(could, axis=1) >= lack).all(axis=1))
-        # How much of the gang has no room there, by what is scarcest.
+        # The missing part of the scarcest amount.
         far = quotient(lack, np.broadcast_to(enough, lack.shape)).max(axis=1)
         nearest = possible[np.argsort(far[possible], kind="stable")][:NODES_TRIED]
         for node in nearest.tolist():
             leaving = self._leaving(mobile[on == node], lack[node])
             if self._jobs(leaving) > most:
                 continue
-            targets = self._targets(here, node, leaving)
+            targets = self._targets(in_pool, node, leaving)
             if targets is None:
                 continue
             for other in leaving:
                 self._leave(other)
             for other, target in zip(leaving, targets, strict=True):
                 self._take(other, target)
-            self._take(gang, here.start + node)
+            self._take(gang, in_pool.start + node)
             return self._made([gang, *leaving])
         return None
 
     def _leaving(self, gangs: IntArray, lack: FloatArray) -> list[int]:
-        """The smallest of the gangs of a node that is enough, else the largest ones until there is room."""
+        """The smallest gang of a node that is enough, else the largest gangs until there is room."""
         amount = self._amount[gangs]
-        # One gang that is large enough moves less than several small ones.
         alone = (amount >= lack).all(axis=1)
         if alone.any():
             return [int(gangs[alone][np.argmin(amount[alone, 0])])]
@@ -232,10 +230,9 @@ class OneNodeRoom:
         leaving: list[int] = gangs[largest[:count]].tolist()
         return leaving
 
-    def _targets(self, here: slice, node: int, leaving: list[int]) -> list[int] | None:
-        """Another node for each gang that leaves, in turn the one where least is left over."""
-        left = self._left[here].copy()
-        # The node that is cleared is no target.
+    def _targets(self, in_pool: slice, node: int, leaving: list[int]) -> list[int] | None:
+        """Another node for each gang that leaves: in turn the one with the fewest free GPUs."""
+        left = self._left[in_pool].copy()
         left[node] = -np.inf
         targets = []
         for gang in leaving:
@@ -243,11 +240,11 @@ class OneNodeRoom:
             if target is None:
                 return None
             left[target] -= self._amount[gang]
-            targets.append(here.start + target)
+            targets.append(in_pool.start + target)
         return targets
 
     def _by_stopping(
-        self, gang: int, here: slice, victims: IntArray, most: float
+        self, gang: int, in_pool: slice, victims: IntArray, most: float
     ) -> RoomMade | None:
         node = self._cleared_first(gang, victims)
         if node is None:
@@ -258,30 +255,32 @@ class OneNodeRoom:
         for other in gone:
             self._leave(other)
         self._take(gang, node)
-        # Who was to go last chooses first where it goes.
+        # The last choice for stopping, listed first, is the first to get another node.
         for other in gone:
-            target = self._fullest(self._left[here], other) if self._may_move[other] else None
+            target = self._fullest(self._left[in_pool], other) if self._may_move[other] else None
             if target is not None:
-                self._take(other, here.start + target)
+                self._take(other, in_pool.start + target)
         return self._made([gang, *gone])
 
     def _jobs(self, gangs: list[int]) -> int:
-        """Running jobs that are stopped or moved with some gangs, which are of rows."""
+        """Number of running jobs that are stopped or moved with some gangs."""
         return int(self._running[self._row[gangs]].sum())
 
     def _cleared_first(self, gang: int, victims: IntArray) -> int | None:
-        """The node that has room first for a gang if victims leave their nodes one by one."""
+        """The node that is the first to have room for a gang if victims leave one by one."""
         in_turn = np.argsort(self._node[victims], kind="stable")
         node = self._node[victims[in_turn]]
         given = np.cumsum(self._amount[victims[in_turn]], axis=0)
-        # What those on the nodes before give does not count.
+        # Cumulative sums within each node: sums over the nodes before are subtracted.
         first = np.searchsorted(node, node)
         before = np.concatenate([np.zeros((1, given.shape[1])), given])[first]
         room = (self._left[node] + given - before >= self._enough(gang)).all(axis=1)
         return int(node[room][np.argmin(in_turn[room])]) if room.any() else None
 
     def _needed(self, gang: int, victims: IntArray, node: int) -> list[int]:
-        """The victims of a node that have to go: of those that do, the last are spared first."""
+        """The victims of a node that must leave, in reverse order: a victim is spared if those before
+        it are enough.
+        """
         lack = self._enough(gang) - self._left[node]
         given = np.cumsum(self._amount[victims], axis=0)
         count = int(np.argmax((given >= lack).all(axis=1)))
@@ -295,12 +294,11 @@ class OneNodeRoom:
 
 
 def _gangs_of_one_node(occupied: Occupied, local: IntArray) -> tuple[IntArray, IntArray]:
-    """Holders of whole GPUs of one node that need nothing which several nodes share, and their nodes.
-
-    Nodes are numbered by ``local``; holders on nodes that have no number (-1) are left out.
+    """Holders of whole GPUs of one node that need no resource which several nodes share, and their
+    nodes by ``local`` number; holders on other nodes (-1) are left out.
     """
     owner, node = occupied.owner, occupied.node
-    # GPUs are listed owner by owner: neighbours of one owner on two nodes are a gang that spans.
+    # GPUs are listed by owner: two neighbours of one owner on different nodes are a spanning gang.
     spans_nodes = (owner[1:] == owner[:-1]) & (node[1:] != node[:-1])
     one_node = (occupied.share == 1.0) & ~occupied.group_need.any(axis=1)
     one_node[owner[1:][spans_nodes]] = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -51,10 +51,10 @@ def place_rows(
 ) -> Placement:
     """GPUs for rows of an allocation that run at the same time.
 
-    Jobs that run and cannot be preempted keep their GPUs (`optsched.placement.staying`), and the
-    others find theirs beside them. Pools are placed one by one, or together where a resource of
-    some nodes joins them: by best fit, and exactly where that leaves a gap to its bounds and the
-    integer program has at most ``columns`` columns.
+    Running jobs that cannot be preempted keep their GPUs (`optsched.placement.staying`); all other
+    rows are placed beside them. Each pool is a separate problem; pools with a common resource of
+    some nodes are one problem. A problem is solved by best fit, and exactly where best fit leaves a
+    gap to its bounds and the integer program has at most ``columns`` columns.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ def place_rows(
     rows : JobRows
         The allocation row by row.
     wanted : IntArray
-        The rows that run at the same time; those without GPUs need no place. Of equal ones the
-        first come first.
+        The rows that run at the same time; rows without GPUs are left out. Of equal rows, the
+        first are placed first.
     engine : Engine
         Solves the integer programs and the linear programs of the bounds, within its time.
     constraints : iterable of mappings
@@ -74,25 +74,26 @@ def place_rows(
         Nodes of branch and bound after which each integer program stops; by default the engine's
         own limit.
     occupied : Occupied, optional
-        GPUs that are held and do not move, beside the running jobs of the rows wanted that can be
-        preempted: they stay where they are unless that is in the way of more rows or fewer nodes.
+        Further GPUs that are held and do not move. Running jobs of the wanted rows that can be
+        preempted are not among them: they stay where they are unless moving them places more rows
+        or spans fewer nodes.
     barred : sequence of collections of str, of the length of ``wanted``, optional
-        Names of nodes of which each row gets nothing.
+        Names of nodes that each row must not use.
     seats : GangSeats, optional
-        The placement that the program of these rows has found, one to choose from.
+        A placement that the program of these rows has found; the better one is taken.
 
     Returns
     -------
     Placement
         With figures: ``rows_wanted``, ``rows_placed`` and ``rows_bound``; ``nodes_spanned``, and
-        ``nodes_bound`` for placements of as many rows; ``bandwidth``, the sum of the bottlenecks of
-        gangs of two or more GPUs in GB/s; ``gpus_moved``; ``exact``, 1 where no placement is
-        better.
+        ``nodes_bound`` for placements of as many rows; ``bandwidth``, the sum of the bottleneck
+        bandwidths of gangs of two or more GPUs in GB/s; ``gpus_moved``; ``exact``, 1 where no
+        placement is better.
 
     Raises
     ------
     ValueError
-        A job has GPUs already and is among the rows wanted.
+        A job of a wanted row already has GPUs.
     UsageError
         ``barred`` has another length, or names that are no nodes.
     """
@@ -104,23 +105,27 @@ def place_rows(
     refused = {
         row: words for row, words in fixed.refused.items() if classes.gpus[rows.column[row]] > 0
     }
-    # 2. All others are requests beside them.
+    # 2. All other rows are requests.
     others = ~np.isin(wanted, [*placed, *fixed.refused])
     if barred is not None and len(barred) == len(wanted):
         barred = [barred[i] for i in np.flatnonzero(others).tolist()]
     requests = Requests.of(classes, rows, wanted[others], constraints, barred)
     refuse_placed_twice(fixed.occupied, requests.jobs_of_all)
     wanted_count = len(requests) + len(refused) + len(placed)
-    # 3. Each set of pools that belong together is a separate problem.
-    searcher = _searcher(engine, work)
-    solved = [
-        _solve(part, engine, searcher, columns, seats)
-        for part in _problems(requests, fixed.occupied)
-    ]
-    for part in solved:
-        placed |= part.gpus
-        refused |= part.refused
-    unchanged = _worth_of(classes, rows, fixed.row, fixed.gpus)
+    # 3. Each set of pools with common resources is a separate problem.
+    searcher = engine
+    if work is not None:
+        limits = replace(engine.limits, work=work)
+        searcher = Engine(engine.load, engine.solver, limits, timer=engine.timer)
+    solved = []
+    for pools in _components(requests):
+        part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
+        problem = Problem.of(part, pools, fixed.occupied)
+        solved.append(_solve(problem, engine, searcher, columns, seats))
+        placed |= solved[-1].gpus
+        refused |= solved[-1].refused
+    kept = rows.take(fixed.row)
+    unchanged = placement_worth(classes, kept.job, kept.partner, kept.column, fixed.gpus)
     figures = _total_figures(unchanged, solved)
     figures["rows_wanted"] = float(wanted_count)
     order = np.array(sorted(placed), np.int64)
@@ -137,23 +142,6 @@ def place_rows(
     )
 
 
-def _searcher(engine: Engine, work: int | None) -> Engine:
-    """The engine of the integer programs:
-    the same with other limits of work, and the same clock.
-    """
-    if work is None:
-        return engine
-    limits = replace(engine.limits, work=work)
-    return Engine(engine.load, engine.solver, limits, timer=engine.timer)
-
-
-def _problems(requests: Requests, occupied: Occupied) -> Iterator[Problem]:
-    """A placement problem for each set of pools that are placed together."""
-    for pools in _components(requests):
-        part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
-        yield Problem.of(part, pools, occupied)
-
-
 def _figures(worth: Worth, limits: Bounds) -> dict[str, float]:
     values = (
         worth.rows,
@@ -167,9 +155,10 @@ def _figures(worth: Worth, limits: Bounds) -> dict[str, float]:
 
 
 def _total_figures(unchanged: Worth, solved: Sequence[_Solved]) -> dict[str, float]:
-    """Figures of the rows that keep their GPUs, which are their own bounds, and of all problems."""
+    """Sums of the figures of all problems and of the rows that keep their GPUs, for which nothing
+    else is possible.
+    """
     figures = _figures(unchanged, Bounds(unchanged.rows, unchanged.nodes))
-    # Rows that may not be preempted do not move.
     figures["gpus_moved"] = 0.0
     for part in solved:
         for name, value in _figures(part.best.worth, part.bounds).items():
@@ -179,7 +168,7 @@ def _total_figures(unchanged: Worth, solved: Sequence[_Solved]) -> dict[str, flo
 
 
 def _components(requests: Requests) -> list[list[int]]:
-    """Pools that are placed together: those that a resource of some nodes joins."""
+    """Sets of pools that are placed together because some of their nodes share a resource."""
     instance = requests.classes.instance
     pools = np.unique(requests.pool).tolist()
     component = {pool: pool for pool in pools}
@@ -202,9 +191,7 @@ def _components(requests: Requests) -> list[list[int]]:
 
 
 class _Solved(NamedTuple):
-    """The best assignment found, bounds on its rows and nodes,
-    and whether no other one is better.
-    """
+    """The best assignment found, bounds on its rows and nodes, and whether it is proven optimal."""
 
     problem: Problem
     best: Scored
@@ -220,7 +207,7 @@ class _Solved(NamedTuple):
 
     @property
     def refused(self) -> dict[int, str]:
-        """Why rows have no GPUs."""
+        """Reason by row of the allocation, for rows without GPUs."""
         row = self.problem.requests.row
         refused = why_refused(self.problem, self.best.assignment)
         return {int(row[refusal.request]): refusal.words for refusal in refused}
@@ -234,22 +221,21 @@ def _solve(
     def fitted(keep: bool, smallest: int | None = None) -> Scored:
         return problem.scored(best_fit(problem, keep, smallest))
 
-    own = None if seats is None else problem.scored(seated(problem, seats))
-    if own is not None and seats is not None and seats.space.types.layouts:
+    given = None if seats is None else problem.scored(seated(problem, seats))
+    if given is not None and seats is not None and seats.space.types.layouts:
         # Only the program knows layouts of GPUs (MIG): best fit adds up the shares of slices.
-        limits = bounds(problem, own.worth, engine)
-        return _Solved(problem, own, limits, _meets_bounds(problem, own.worth, limits))
+        limits = bounds(problem, given.worth, engine)
+        return _Solved(problem, given, limits, _meets_bounds(problem, given.worth, limits))
     best = fitted(keep=True)
-    # No row is missing and no gang spans more nodes than it must: nothing to gain by moving.
+    # All rows are placed and no gang spans more nodes than it needs: moving jobs gains nothing.
     complete = best.worth.rows == len(problem) and best.worth.nodes <= problem.fewest.sum()
     if not complete and any(held.running for held in problem.held):
-        # Running jobs that may move are in the way: see what is possible if they do.
         best = better(best, fitted(keep=False))
-    if not complete and own is not None:
-        best = better(best, own)
+    if not complete and given is not None:
+        best = better(best, given)
     limits = bounds(problem, best.worth, engine)
     if best.worth.rows < limits.rows:
-        # The smallest requests first, as many as the bound says fit: that may place more of them.
+        # Placing the smallest requests first, as many as the bound allows, may place more of them.
         best = better(best, fitted(keep=True, smallest=limits.rows))
         limits = bounds(problem, best.worth, engine)
     proven = _meets_bounds(problem, best.worth, limits)
@@ -265,7 +251,7 @@ def _solve(
 
 
 def _meets_bounds(problem: Problem, worth: Worth, limits: Bounds) -> bool:
-    """Whether the bounds alone show that no assignment is better."""
+    """Whether the bounds prove that no assignment is better."""
     if Bounds(worth.rows, worth.nodes) != limits or worth.moved or worth.rows < len(problem):
         return False
     return worth.bandwidth >= most_bandwidth(problem) * (1 - ROUNDING)
@@ -278,7 +264,7 @@ def placement_worth(
     column: IntArray,
     gpus: Sequence[Sequence[str]],
 ) -> Worth:
-    """What a placement without flaws (`check_placement`) is worth.
+    """The objective of a placement without flaws (`check_placement`).
 
     Parameters
     ----------
@@ -301,24 +287,9 @@ def placement_worth(
     return problem.worth(assignment)
 
 
-def _worth_of(
-    classes: Classes,
-    rows: JobRows,
-    chosen: IntArray,
-    gpus: Sequence[Sequence[str]],
-) -> Worth:
-    return placement_worth(
-        classes,
-        rows.job[chosen],
-        rows.partner[chosen],
-        rows.column[chosen],
-        gpus,
-    )
-
-
 def runs_first(solution: Solution) -> IntArray:
-    """Rows of the allocation that run first:
-    in the first slice of its rounds, else all of them if they fit at once.
+    """Rows of the allocation that run first: those of the first slice of its rounds;
+    without rounds, all rows if they fit at once.
 
     Raises
     ------
@@ -346,8 +317,8 @@ def runs_first(solution: Solution) -> IntArray:
 
 
 def _excess(classes: Classes, rows: JobRows, wanted: IntArray) -> str:
-    """Why rows cannot run at the same time, as text;
-    empty if they can, as far as jobs and totals go.
+    """Why rows cannot run at the same time, by their jobs and by the capacities of pools; empty if
+    neither forbids it.
     """
     names = classes.instance.jobs_table.names
     resources = classes.resources

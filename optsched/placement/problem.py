@@ -1,17 +1,15 @@
-"""The placement problem: requests on nodes;
-what an assignment of GPUs is worth, and which of two is better.
+"""The placement problem: requests on nodes, and the objective that compares two assignments.
 
 Sets and parameters: requests j with g_j GPUs, a share s_j of each, at most k_j nodes, needs per GPU
-d_j; usable nodes n with what is left of their GPUs, CPUs and memory beside occupied GPUs, which do
-not move; running jobs with the GPUs that they hold. An assignment gives a request g_j GPUs of nodes
+d_j; usable nodes n with the GPUs, CPUs and memory that occupied GPUs leave free (these do not
+move); running jobs with the GPUs that they hold. An assignment gives a request g_j GPUs of nodes
 of its pool, or nothing, such that
 
-- the shares of no GPU add up to more than 1, and no node or group of nodes is asked for more than
-  it has;
+- the shares of a GPU add up to at most 1, and no node or group of nodes gives more than it has;
 - a request spans at most k_j nodes, all in one group of the level of the topology that it states
   (a rack, a block);
-- no two requests of an anti-affinity set are on one node, nor one of them beside such a job that is
-  there already;
+- two jobs of an anti-affinity set are never on one node, whether both are placed or one of them
+  occupies GPUs there;
 - a request has no GPU of a node that is barred to it.
 
 Objective, in this order: most requests placed; fewest nodes spanned in total; greatest sum, over
@@ -46,6 +44,7 @@ from optsched.arrays import (
     group_rows,
     lengths,
     mask_of,
+    owners,
     ranges,
 )
 from optsched.candidates import gpus_allowed
@@ -63,35 +62,34 @@ from optsched.placement.shares import ROUNDING
 class Nodes:
     """The nodes that can take work now, pool by pool; nodes without GPUs are left out.
 
-    A node that is not up, or not available yet, takes nothing (`Pool.usable`), not even what runs
-    there now: the capacities of the program leave it out as well.
+    A node that is not up, or not available yet, takes nothing (`Pool.usable`), not even a job that
+    runs there now: the capacities of the program leave it out as well.
 
     Attributes
     ----------
     instance : Instance
-    pool, row : IntArray, shape (N,)
-        The pool of each node, and its row in that pool.
+    pool : IntArray, shape (N,)
+        The pool of each node.
     number : IntArray, shape (N,)
         Its number in the cluster (`Cluster.numbering`).
     gpus : IntArray, shape (N,)
         GPUs, free or not.
     room : FloatArray, shape (N, most GPUs of a node)
-        What is left of each GPU: 1 where nobody holds any of it, 0 beyond the node's GPUs.
+        Free share of each GPU: 1 for a GPU without a holder, 0 beyond the node's GPUs.
     own : FloatArray, shape (N, 2)
-        CPUs and memory (GB) that are left; inf where the instance does not say.
+        Free CPUs and memory (GB); inf where the instance does not state them.
     groups : tuple of Resource, length G
         Renewable resources that belong to some nodes.
     group_capacity : FloatArray, shape (G,)
-        What is left of each of them.
+        Free amount of each of them.
     member : BoolArray, shape (G, N)
-        Which nodes each of them belongs to.
+        Nodes that each of them belongs to.
     cut : CutGpus or None
-        How GPUs are cut into slices (MIG), where something is a slice.
+        How GPUs are cut into slices (MIG); None where no request is a slice.
     """
 
     instance: Instance
     pool: IntArray
-    row: IntArray
     number: IntArray
     gpus: IntArray
     room: FloatArray
@@ -107,15 +105,14 @@ class Nodes:
         cluster = instance.cluster
         numbering = cluster.numbering
         size = lengths(numbering.start)
-        mine = mask_of(pools, len(cluster.pools))[numbering.pool]
-        number = np.flatnonzero(mine & (size > 0) & cluster.usable(instance.now))
+        in_pools = mask_of(pools, len(cluster.pools))[numbering.pool]
+        number = np.flatnonzero(in_pools & (size > 0) & cluster.usable(instance.now))
         count = size[number]
         # A rectangular table: nodes with fewer GPUs have room 0 in the columns beyond.
         exists = np.arange(count.max(initial=0)) < count[:, None]
         return cls(
             instance=instance,
             pool=numbering.pool[number],
-            row=numbering.row[number],
             number=number,
             gpus=count,
             room=exists.astype(np.float64),
@@ -126,14 +123,14 @@ class Nodes:
         )
 
     def beside(self, occupied: Occupied) -> Nodes:
-        """The same nodes with what is left beside occupied GPUs."""
+        """The same nodes with the amounts that occupied GPUs leave free."""
         numbering = self.instance.cluster.numbering
         index = np.arange(self.room.shape[1])
-        # Beyond the GPUs of a node the number is that of another one; room is 0 there.
+        # Beyond the GPUs of a node these are numbers of other nodes' GPUs; room is 0 there.
         gpu = np.minimum(numbering.start[self.number, None] + index, numbering.gpus - 1)
         room = np.maximum(self.room - occupied.load[gpu], 0.0)
         own, group_capacity = self.own, self.group_capacity
-        # In most instances jobs need nothing but GPUs: then nothing else is used.
+        # In most instances jobs need only GPUs.
         if occupied.need.any():
             own = np.maximum(own - occupied.used[self.number], 0.0)
         if len(self.groups):
@@ -142,14 +139,14 @@ class Nodes:
         return replace(self, room=room, own=own, group_capacity=group_capacity, cut=cut)
 
     def cut_beside(self, occupied: Occupied) -> CutGpus | None:
-        """How GPUs are cut with occupied GPUs beside what is known of them already."""
+        """``cut`` with the slices and shares of occupied GPUs added."""
         if self.cut is None:
             return None
         cut, numbering = self.cut.copy(), self.instance.cluster.numbering
         spot_of = np.full(numbering.gpus, NONE, np.int64)
-        own = ranges(numbering.start[self.number], self.gpus)
+        gpu = ranges(numbering.start[self.number], self.gpus)
         first = np.arange(len(self)) * self.room.shape[1]
-        spot_of[own] = ranges(first, self.gpus)
+        spot_of[gpu] = ranges(first, self.gpus)
         occupied.cut_into(cut, spot_of)
         return cut
 
@@ -162,17 +159,16 @@ class Nodes:
         return np.asarray((self.room >= 1.0).sum(axis=1), np.int64)
 
     def local(self) -> IntArray:
-        """Index among these nodes of each node of the cluster, -1 where it is not one of them."""
+        """Index among these nodes of each node of the cluster; -1 for other nodes."""
         local = np.full(self.instance.cluster.numbering.nodes, -1, np.int64)
         local[self.number] = np.arange(len(self))
         return local
 
     def name(self, node: int) -> str:
-        """Name of a node."""
-        return self.instance.cluster.pools[int(self.pool[node])].node_name(int(self.row[node]))
+        return self.instance.cluster.numbering.node_name(int(self.number[node]))
 
     def of_pool(self, pool: int) -> slice:
-        """The nodes of a pool, which follow one another."""
+        """The nodes of a pool, which are consecutive."""
         start, stop = np.searchsorted(self.pool, [pool, pool + 1])
         return slice(int(start), int(stop))
 
@@ -182,10 +178,10 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Links:
-    """How well nodes are joined.
+    """The bandwidth between nodes.
 
-    A link without a stated bandwidth limits nothing; what only such links join counts as joined at
-    the largest bandwidth that is stated. Nodes that the topology does not join, or does not have,
+    A link without a stated bandwidth limits nothing; nodes that only such links join count as
+    joined at the largest stated bandwidth. Nodes that the topology does not join, or does not have,
     are joined at 0 GB/s.
 
     Attributes
@@ -193,7 +189,7 @@ class Links:
     bandwidth : FloatArray, shape (L,)
         Levels, GB/s per direction, descending.
     label : IntArray, shape (L, N)
-        Nodes with equal labels are joined at that bandwidth; -1: not even the node's own GPUs are.
+        Nodes with equal labels are joined at that bandwidth; -1 for a node whose own GPUs are not.
     """
 
     bandwidth: FloatArray
@@ -201,8 +197,8 @@ class Links:
 
     @classmethod
     def of(cls, nodes: Nodes) -> Links:
-        """The links of a cluster:
-        its topology document, or the tree GPU - node - leaf per pool - spine.
+        """The links of a cluster: those of its topology document,
+        or of the tree GPU - node - leaf per pool - spine.
         """
         cluster = nodes.instance.cluster
         if cluster.topology is None:
@@ -211,7 +207,7 @@ class Links:
         return cls(*_without_repetition(bandwidth, label[:, nodes.number]))
 
     def bottleneck(self, nodes: IntArray) -> float:
-        """Bottleneck of a gang on these nodes, GB/s."""
+        """Bottleneck bandwidth of a gang on these nodes, GB/s."""
         labels = self.label[:, nodes]
         joined = np.flatnonzero((labels[:, 0] >= 0) & (labels == labels[:, :1]).all(axis=1))
         return float(self.bandwidth[joined[0]]) if len(joined) else 0.0
@@ -229,32 +225,31 @@ def _of_tree(nodes: Nodes) -> tuple[FloatArray, IntArray]:
     for number, pool in enumerate(nodes.instance.cluster.pools):
         stated = [pool.bandwidth[level] for level in (INTRA_NODE, NODE) if level in pool.bandwidth]
         if stated:
-            here = nodes.of_pool(number)
-            inside[here] = pool.bandwidth.get(INTRA_NODE, max(stated))
-            between[here] = min(stated)
+            in_pool = nodes.of_pool(number)
+            inside[in_pool] = pool.bandwidth.get(INTRA_NODE, max(stated))
+            between[in_pool] = min(stated)
             limit = pool.bandwidth.get(LEAF, np.inf) if levels else np.inf
-            across[here] = min(*stated, limit)
-    # Labels of groups begin behind those of pools, and those of nodes behind these.
+            across[in_pool] = min(*stated, limit)
+    # Labels are distinct: first the pools, then the groups of each pool, then the nodes.
     pools = len(nodes.instance.cluster.pools)
     group = levels[0].group[nodes.number] if levels else nodes.pool
-    in_pool = pools + group * pools + nodes.pool
-    own = int(in_pool.max(initial=0)) + 1 + np.arange(len(nodes))
+    of_group = pools + group * pools + nodes.pool
+    of_node = int(of_group.max(initial=0)) + 1 + np.arange(len(nodes))
     bandwidth = np.unique(np.concatenate([inside, between, across]))[::-1]
     bandwidth = bandwidth[bandwidth > 0]
     level = bandwidth[:, None]
     return bandwidth, np.where(
         level <= across,
         nodes.pool,
-        np.where(level <= between, in_pool, np.where(level <= inside, own, NONE)),
+        np.where(level <= between, of_group, np.where(level <= inside, of_node, NONE)),
     ).astype(np.int64)
 
 
 def _without_repetition(bandwidth: FloatArray, label: IntArray) -> tuple[FloatArray, IntArray]:
-    """Leave out levels that join no more than the one above them."""
+    """Leave out levels that join the same nodes as the level above them."""
     shape = label.copy()
-    for row in range(
-        len(label)
-    ):  # labels in order of first appearance, so that equal groupings are equal arrays
+    # Labels are numbered in order of first appearance, so that equal groupings are equal arrays.
+    for row in range(len(label)):
         _, first, inverse = np.unique(label[row], return_index=True, return_inverse=True)
         rank = np.empty(len(first), np.int64)
         rank[np.argsort(first)] = np.arange(len(first))
@@ -267,11 +262,12 @@ def _without_repetition(bandwidth: FloatArray, label: IntArray) -> tuple[FloatAr
 def largest_of_groups(
     label: IntArray, available: IntArray, nodes: int
 ) -> tuple[IntArray, IntArray]:
-    """Groups of nodes with equal labels, and what the ``nodes`` largest of each have together.
+    """Groups of nodes with equal labels, and the sum of ``available`` over the ``nodes`` largest
+    nodes of each group.
 
     Nodes of label -1 are in no group.
     """
-    # Within each group the largest first, so that sums of prefixes are the most of so many nodes.
+    # Within each group the largest nodes come first: sums of prefixes are the largest possible.
     order = np.lexsort((-available, label))
     order = order[label[order] >= 0]
     first = np.flatnonzero(np.diff(label[order], prepend=-1))
@@ -314,7 +310,7 @@ NOTHING_HELD = HeldGpus(np.zeros((0, 2), np.int64), EMPTY, 0)
 
 @dataclass(frozen=True)
 class Worth:
-    """What an assignment is worth; sorts from best to worst by `key`."""
+    """The objective of an assignment; assignments sort from best to worst by `key`."""
 
     rows: int
     nodes: int
@@ -340,7 +336,7 @@ class Scored(NamedTuple):
 
 
 def better(first: Scored, second: Scored) -> Scored:
-    """The better of two assignments, of equal ones the first."""
+    """The better of two assignments; the first if they are equal."""
     return min(first, second, key=lambda scored: scored.worth.key)
 
 
@@ -354,16 +350,16 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Problem:
-    """Requests, the nodes that may take them, their links, and what is held now.
+    """Requests, the nodes that may take them, their links, and the GPUs that running jobs hold.
 
     Attributes
     ----------
     requests : Requests
     nodes : Nodes
-        With what is left beside occupied GPUs.
+        With the amounts that occupied GPUs leave free.
     closed : tuple of IntArray, length P
-        Nodes that a request may not have whatever is placed: barred ones, and those on which a job
-        of one of its anti-affinity sets has GPUs.
+        Nodes that a request must not use, whatever is placed: barred nodes, and nodes on which a
+        job of one of its anti-affinity sets has GPUs.
     """
 
     requests: Requests
@@ -384,17 +380,36 @@ class Problem:
             nodes = nodes.beside(occupied)
         return cls(requests, nodes, _closed(requests, nodes, occupied))
 
+    def beside(self, assignment: Assignment) -> Problem:
+        """The same problem where the GPUs of an assignment are occupied."""
+        R = self.requests.take(np.array(sorted(assignment), np.int64))
+        occupied = Occupied(
+            R.classes.instance,
+            R.job,
+            R.partner,
+            R.share,
+            R.profile,
+            R.need,
+            R.group_need,
+            self.gpu_numbers(assignment),
+            owners(R.gpus),
+        )
+        closed = self.closed
+        if R.sets:
+            more = _closed(self.requests, self.nodes, occupied)
+            closed = tuple(map(np.union1d, closed, more))
+        return Problem(self.requests, self.nodes.beside(occupied), closed)
+
     def __len__(self) -> int:
         return len(self.requests)
 
     @cached_property
     def held(self) -> tuple[HeldGpus, ...]:
-        """What the running jobs of each request hold, length P."""
+        """GPUs that the running jobs of each request hold, length P."""
         return _gpus_held(self.requests, self.nodes)
 
     @cached_property
     def links(self) -> Links:
-        """How well the nodes are joined."""
         return Links.of(self.nodes)
 
     def of_pool(self, request: int) -> slice:
@@ -406,7 +421,9 @@ class Problem:
         return {int(pool): self.nodes.of_pool(int(pool)) for pool in np.unique(self.requests.pool)}
 
     def group_of(self, request: int) -> IntArray | None:
-        """Group of every node of its pool, one of which has all GPUs of a request; None: any nodes may."""
+        """Group of every node of its pool in the level that a request states: all its GPUs are in
+        one group. None where this excludes no nodes.
+        """
         level = int(self.requests.level[request])
         if level == 0:
             return None
@@ -421,19 +438,17 @@ class Problem:
         if key not in self._known_groups:
             number = self.nodes.number[self._slices[pool]]
             group = self.nodes.instance.cluster.group_of_node[level, number]
-            one = len(group) == 0 or bool((group == group[0]).all())
-            self._known_groups[key] = None if one else group
+            same = len(group) == 0 or bool((group == group[0]).all())
+            self._known_groups[key] = None if same else group
         return self._known_groups[key]
 
     def gpus_for(self, request: int) -> IntArray:
-        """GPUs of every node of its pool with room for the share
-        of a request, beside occupied GPUs.
-        """
-        here = self.of_pool(request)
+        """Number of GPUs with room for the share of a request, for every node of its pool."""
+        in_pool = self.of_pool(request)
         share = self.requests.share[request]
         if share == 1.0:
-            return self.nodes.free[here]
-        room = self.room_on(request, here, self.nodes.room, self.nodes.cut)
+            return self.nodes.free[in_pool]
+        room = self.room_on(request, in_pool, self.nodes.room, self.nodes.cut)
         return np.asarray((room >= share - ROUNDING).sum(axis=1))
 
     def room_on(
@@ -443,8 +458,8 @@ class Problem:
         room: FloatArray,
         cut: CutGpus | None,
     ) -> FloatArray:
-        """What is left of the GPUs of some nodes for a request that shares: of ``room``, shape (N, GPUs),
-        nothing where ``cut`` has no layout for its slice.
+        """Free share of the GPUs of some nodes for a request that shares GPUs: that of ``room``,
+        shape (N, GPUs), but 0 where ``cut`` has no layout for its slice.
         """
         if cut is None:
             return np.asarray(room[nodes])
@@ -460,10 +475,11 @@ class Problem:
 
     @cached_property
     def on_one_node(self) -> BoolArray:
-        """Mask of the requests for whole GPUs that one node may have, with its CPUs and memory; shape (P,).
+        """Mask of the requests of whole GPUs for which only the free GPUs, CPUs and memory of a
+        node matter, and which one node can hold; shape (P,).
 
-        Their best node is the one with the fewest free GPUs that are enough: nodes of a pool are
-        equal to them, as they hold nothing there and no topology tells nodes apart.
+        Their best node is the one with the fewest free GPUs that are enough. No topology tells the
+        nodes of the pool apart, and the jobs hold no GPUs there.
         """
         R = self.requests
         instance = R.classes.instance
@@ -474,11 +490,11 @@ class Problem:
         one_node = (R.share == 1.0) & (R.gpus <= largest[R.pool])
         if R.group_need.size:
             one_node &= ~R.group_need.any(axis=1)
-        if R.some_apart_or_barred:
-            tied = zip(R.apart, R.barred, strict=True)
-            one_node &= ~np.array([bool(sets) or len(nodes) > 0 for sets, nodes in tied], bool)
+        if R.sets or any(map(len, R.barred)):
+            limits = zip(R.apart, R.barred, strict=True)
+            one_node &= ~np.array([bool(sets) or len(nodes) > 0 for sets, nodes in limits], bool)
         places = instance.jobs_table.places
-        # The last entry is read for partner -1: a job alone.
+        # The last entry is for partner -1.
         running_in = np.full(len(instance.jobs_table) + 1, -1, np.int64)
         running_in[places.job] = places.pool
         for jobs in (R.job, R.partner):
@@ -488,52 +504,46 @@ class Problem:
     def within_needs(
         self, request: int, gpus: IntArray, own: FloatArray, group: FloatArray
     ) -> IntArray:
-        """How many of these GPUs of each node of its pool a request can have,
-        by everything but the GPUs.
+        """Of these GPUs, the number that each node of the pool can give a request
+        within all rules except room on the GPUs.
 
         Parameters
         ----------
         request : int
         gpus : IntArray, shape (nodes of the pool,)
         own : FloatArray, shape (N, 2)
-            CPUs and memory of every node that are left.
+            Free CPUs and memory of every node.
         group : FloatArray, shape (G,)
-            What is left of the resources of some nodes.
+            Free amount of the resources of some nodes.
         """
         R = self.requests
-        here = self.of_pool(request)
+        in_pool = self.of_pool(request)
         if R.clashing[request]:
             return np.zeros_like(gpus)
-        if self.needy[request]:
-            gpus = gpus.copy()
-            # In a cluster that is nearly full few nodes have a GPU to give.
-            some = gpus.nonzero()[0]
-            gpus[some] = np.minimum(gpus[some], limit(own[here][some], R.need[request]))
-            for number in R.group_need[request].nonzero()[0].tolist():
-                allowed = limit(group[[number], None], R.group_need[request, [number]])
-                member = self.nodes.member[number, here]
-                gpus = np.where(member, np.minimum(gpus, allowed), gpus)
-        return self.shut(request, gpus)
+        closed = self.closed[request]
+        if not self.needy[request] and not len(closed):
+            return gpus
+        gpus = gpus.copy()
+        # In a nearly full cluster few nodes have a free GPU.
+        some = gpus.nonzero()[0]
+        gpus[some] = np.minimum(gpus[some], gpus_allowed(own[in_pool][some], R.need[request]))
+        for number in R.group_need[request].nonzero()[0].tolist():
+            allowed = gpus_allowed(group[[number], None], R.group_need[request, [number]])
+            member = self.nodes.member[number, in_pool]
+            gpus = np.where(member, np.minimum(gpus, allowed), gpus)
+        first, last = np.searchsorted(closed, [in_pool.start, in_pool.stop])
+        gpus[closed[first:last] - in_pool.start] = 0
+        return gpus
 
     def at_most(self, request: int) -> IntArray:
-        """GPUs that every node of its pool could give a request if it had no others."""
+        """GPUs that every node of its pool could give a request if no other request were placed."""
         nodes = self.nodes
         return self.within_needs(request, self.gpus_for(request), nodes.own, nodes.group_capacity)
 
-    def shut(self, request: int, gpus: IntArray) -> IntArray:
-        """GPUs by node of its pool, without those of nodes that are closed to a request."""
-        if len(self.closed[request]):
-            here = self.of_pool(request)
-            gpus = gpus.copy()
-            closed = self.closed[request]
-            first, last = np.searchsorted(closed, [here.start, here.stop])
-            gpus[closed[first:last] - here.start] = 0
-        return gpus
-
     @cached_property
     def closed_as(self) -> IntArray:
-        """Equal numbers for requests to which the same nodes are closed,
-        0 for those to which none is; shape (P,).
+        """Number of the set of nodes that are closed to each request, equal for equal sets,
+        0 for the empty set; shape (P,).
         """
         known = {EMPTY.tobytes(): 0}
         if not any(map(len, self.closed)):
@@ -545,9 +555,9 @@ class Problem:
 
     @cached_property
     def _like(self) -> Groups:
-        """Requests that could have the same GPUs of each node."""
+        """Groups of requests that can have the same GPUs of each node."""
         R = self.requests
-        # What tells no requests apart is left out: nearly always that is all but the pools.
+        # Keys that are equal for all requests are left out. Nearly always only the pool is left.
         keys = [R.pool, R.share, *R.need.T[R.need.any(axis=0)], *R.group_need.T]
         keys += [R.profile] if R.slices.layouts else []
         if R.sets:
@@ -557,42 +567,42 @@ class Problem:
 
     @cached_property
     def alike(self) -> Groups:
-        """Requests that have room on the same nodes: if one of them has none, no other one has."""
+        """Groups of equal requests: if one of a group finds no room, none of them does."""
         R = self.requests
         return group_rows((self._like.inverse, R.gpus, R.span, R.level), len(self))
 
     @cached_property
     def fewest(self) -> IntArray:
-        """Fewest nodes that each request needs if it has no others beside it,
+        """Fewest nodes that each request needs if no other request is placed,
         0 where it fits nowhere; shape (P,).
         """
         R = self.requests
         fewest = np.zeros(len(self), np.int64)
         kind_of = self._like.inverse
-        turn = np.full(len(self._like), -1, np.int64)
+        rank = np.full(len(self._like), -1, np.int64)
         for pool, (kinds, _, most) in self._most.items():
-            # The largest nodes first: no fewer nodes have as many GPUs.
+            # The k largest nodes have at least as many GPUs as any other k nodes.
             reach = np.sort(most, axis=1)[:, ::-1].cumsum(axis=1)
             if not reach.size:
                 continue
-            # One search for all kinds: their numbers of GPUs are kept apart by a stride.
-            turn[kinds] = np.arange(len(kinds))
-            mine = np.flatnonzero(R.pool == pool)
-            kind, gpus = turn[kind_of[mine]], R.gpus[mine]
+            # One search serves all kinds: a stride keeps their numbers of GPUs apart.
+            rank[kinds] = np.arange(len(kinds))
+            requests = np.flatnonzero(R.pool == pool)
+            kind, gpus = rank[kind_of[requests]], R.gpus[requests]
             possible = gpus <= reach[kind, -1]
-            mine, kind, gpus = mine[possible], kind[possible], gpus[possible]
+            requests, kind, gpus = requests[possible], kind[possible], gpus[possible]
             stride = int(reach[:, -1].max()) + 1
             known = (reach + stride * np.arange(len(kinds))[:, None]).ravel()
-            at = known.searchsorted(gpus + stride * kind)
-            fewest[mine] = at - kind * reach.shape[1] + 1
+            found = known.searchsorted(gpus + stride * kind)
+            fewest[requests] = found - kind * reach.shape[1] + 1
         return np.where(fewest <= R.span, fewest, 0)
 
     @cached_property
     def open(self) -> BoolArray:
-        """Nodes of which one of the requests that fit somewhere could have GPUs; shape (N,)."""
+        """Nodes that could give GPUs to a request that fits somewhere; shape (N,)."""
         R = self.requests
         fit = np.flatnonzero(self.fewest)
-        # A gang that may span several nodes takes what a node has; others need it whole.
+        # A gang that may span several nodes can use a single GPU of a node.
         least = np.full(len(self._like), np.iinfo(np.int64).max)
         np.minimum.at(least, self._like.inverse[fit], np.where(R.span > 1, 1, R.gpus)[fit])
         found = np.zeros(len(self.nodes), bool)
@@ -602,7 +612,7 @@ class Problem:
 
     @cached_property
     def _most(self) -> dict[int, tuple[IntArray, IntArray, IntArray]]:
-        """By pool: its kinds of requests (`_like`), its nodes that have GPUs to give, and `at_most`
+        """By pool: its kinds of requests (`_like`), its nodes with GPUs for one of them, and `at_most`
         of these kinds, shape (kinds, nodes).
         """
         R = self.requests
@@ -614,27 +624,26 @@ class Problem:
         return found
 
     def _at_most_of(self, requests: IntArray) -> tuple[IntArray, IntArray]:
-        """Nodes with GPUs to give, and `at_most` there, shape (requests, nodes).
-
-        Of some requests of one pool.
+        """Nodes with GPUs for some requests of one pool, and `at_most` there, shape
+        (requests, nodes).
         """
         R = self.requests
-        here = self.of_pool(int(requests[0]))
-        tied = R.clashing | (self.closed_as > 0) | R.group_need.any(axis=1)
-        if tied[requests].any():
-            most = np.stack([self.at_most(one) for one in requests.tolist()])
-            return np.arange(here.start, here.stop), most
+        in_pool = self.of_pool(int(requests[0]))
+        limited = R.clashing | (self.closed_as > 0) | R.group_need.any(axis=1)
+        if limited[requests].any():
+            most = np.stack([self.at_most(request) for request in requests.tolist()])
+            return np.arange(in_pool.start, in_pool.stop), most
+        # The same for all requests at once, where only CPUs and memory limit them.
         if (R.share[requests] == 1.0).all():
-            gpus = self.nodes.free[here][None]
+            gpus = self.nodes.free[in_pool][None]
         else:
-            gpus = np.stack([self.gpus_for(one) for one in requests.tolist()])
-        # In a cluster that is nearly full few nodes have a GPU to give.
+            gpus = np.stack([self.gpus_for(request) for request in requests.tolist()])
         some = np.flatnonzero(gpus.any(axis=0))
-        allowed = gpus_allowed(self.nodes.own[here][some], R.need[requests][:, None])
-        return here.start + some, np.minimum(gpus[:, some], allowed)
+        allowed = gpus_allowed(self.nodes.own[in_pool][some], R.need[requests][:, None])
+        return in_pool.start + some, np.minimum(gpus[:, some], allowed)
 
     def worth(self, assignment: Assignment) -> Worth:
-        """Recompute the objective of an assignment."""
+        """The objective of an assignment, computed from its GPUs alone."""
         spanned = {j: np.unique(gpus[:, 0]) for j, gpus in assignment.items()}
         return Worth(
             rows=len(assignment),
@@ -648,7 +657,6 @@ class Problem:
         )
 
     def scored(self, assignment: Assignment) -> Scored:
-        """An assignment with its worth."""
         return Scored(assignment, self.worth(assignment))
 
     def gpu_names(self, assignment: Assignment) -> dict[int, tuple[str, ...]]:
@@ -661,7 +669,7 @@ class Problem:
         }
 
     def gpu_numbers(self, assignment: Assignment) -> IntArray:
-        """The same by their numbers in the cluster, request by request."""
+        """GPUs of an assignment by their numbers in the cluster, in the order of the requests."""
         if not assignment:
             return EMPTY
         node, index = np.concatenate([assignment[request] for request in sorted(assignment)]).T
@@ -669,51 +677,41 @@ class Problem:
         return np.asarray(start + index, np.int64)
 
     def moved(self, request: int, gpus: IntArray) -> int:
-        """GPUs that a request's running jobs get and don't hold."""
+        """Number of GPUs that a request's running jobs get and do not hold."""
         held = self.held[request]
         if not held.running:
             return 0
         spots = map(tuple, held.gpus.tolist())
-        mine: dict[tuple[int, ...], int] = dict(zip(spots, held.weight.tolist(), strict=True))
-        return held.running * len(gpus) - sum(
-            mine.get((node, gpu), 0) for node, gpu in gpus.tolist()
-        )
-
-
-def limit(capacity: FloatArray, need: FloatArray) -> IntArray:
-    """GPUs that the scarcest of several capacities allows, shape (N,),
-    for capacities (N, R) and needs per GPU (R,).
-    """
-    if not need.any():
-        return np.full(len(capacity), np.iinfo(np.int64).max)
-    return gpus_allowed(capacity, need)
+        weight: dict[tuple[int, ...], int] = dict(zip(spots, held.weight.tolist(), strict=True))
+        kept = sum(weight.get(spot, 0) for spot in map(tuple, gpus.tolist()))
+        return held.running * len(gpus) - kept
 
 
 def _gpus_held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
-    """What the running jobs of each request hold."""
+    """GPUs that the running jobs of each request hold."""
     instance = requests.classes.instance
     places = instance.jobs_table.places
     numbering = nodes.instance.cluster.numbering
     result = [NOTHING_HELD] * len(requests)
-    # The last entry is read for partner -1: a job alone.
+    # The last entry is for partner -1.
     holder = np.append(places.among(len(instance.jobs_table)), -1)[[requests.job, requests.partner]]
     jobs_of = (holder >= 0).sum(axis=0)
     if not jobs_of.any():
         return tuple(result)
-    of = np.tile(np.arange(len(requests)), 2)[holder.ravel() >= 0]
+    request_of = np.tile(np.arange(len(requests)), 2)[holder.ravel() >= 0]
     holder = holder[holder >= 0]
-    in_pool = places.pool[holder] == requests.pool[of]
+    in_pool = places.pool[holder] == requests.pool[request_of]
     gpu = places.numbers_of(holder[in_pool], numbering)
-    owner = np.repeat(of[in_pool], places.length[holder[in_pool]])
-    # Each GPU of a request once, with how many of its jobs hold it: one number per pair of the two.
+    owner = np.repeat(request_of[in_pool], places.length[holder[in_pool]])
+    # Each pair of a request and a GPU is one number; its count is the number of jobs that hold it.
     key, weight = np.unique(owner * numbering.gpus + gpu, return_counts=True)
     owner, gpu = np.divmod(key, max(numbering.gpus, 1))
-    at = numbering.node_of(gpu)
-    node = nodes.local()[at]
+    cluster_node = numbering.node_of(gpu)
+    node = nodes.local()[cluster_node]
     usable = node >= 0
     owner = owner[usable]
     weight = weight[usable].astype(np.int64)
-    spots = np.stack([node, gpu - numbering.start[at]], axis=1)[usable]
+    spots = np.stack([node, gpu - numbering.start[cluster_node]], axis=1)[usable]
     start = np.searchsorted(owner, np.arange(len(requests) + 1)).tolist()
     for request in np.flatnonzero(jobs_of).tolist():
         part = slice(start[request], start[request + 1])
@@ -722,7 +720,7 @@ def _gpus_held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
 
 
 def _closed(requests: Requests, nodes: Nodes, occupied: Occupied | None) -> tuple[IntArray, ...]:
-    """Of each request: barred nodes, and those of jobs beside which it may not be."""
+    """Nodes that are closed to each request: barred, or with a job of one of its anti-affinity sets."""
     beside = [EMPTY if occupied is None else occupied.nodes_of(jobs) for jobs in requests.sets]
     if not any(map(len, beside)) and not any(map(len, requests.barred)):
         return (EMPTY,) * len(requests)
@@ -749,18 +747,18 @@ def with_identities(
     shared: Mapping[int, IntArray],
     kept: Mapping[int, Iterable[tuple[int, int]]] | None = None,
 ) -> Assignment:
-    """GPUs of every request.
+    """Choose the GPUs of every request.
 
     Parameters
     ----------
     problem : Problem
     pieces : mapping
-        Counts by node of the requests of whole GPUs (of those that share they are ignored).
+        GPUs by node of the requests of whole GPUs; those of other requests are ignored.
     shared : mapping
-        GPUs of the requests that share; no other request gets these.
+        GPUs of the requests that share GPUs; no other request gets these.
     kept : mapping, optional
-        GPUs that a request of whole GPUs keeps; by default all that it holds, first come, first
-        served.
+        GPUs that a request of whole GPUs keeps; by default all that it holds. A GPU that two
+        requests hold goes to the first of them.
     """
     free = problem.nodes.room >= 1.0
     for gpus in shared.values():
@@ -768,7 +766,6 @@ def with_identities(
     whole = [request for request in sorted(pieces) if request not in shared]
     spots = []
     missing = []
-    # GPUs that a request holds are its own first.
     for request in whole:
         left = dict(pieces[request])
         wanted = _held_by_most(problem, request) if kept is None else sorted(kept.get(request, ()))
@@ -786,39 +783,39 @@ def with_identities(
 
 
 def assign_gpus(free: BoolArray, request: IntArray, node: IntArray, gpus: IntArray) -> IntArray:
-    """Choose GPUs for pieces of requests; gives rows (request, node, index).
+    """Choose GPUs for pieces of requests; returns rows (request, node, index).
 
     Parameters
     ----------
     free : BoolArray, shape (N, most GPUs of a node)
-        Free GPUs; those that are chosen become false.
+        Free GPUs; changed in place.
     request, node, gpus : IntArray, shape (M,)
-        Each piece: so many GPUs of a node for a request.
+        Pieces: a number of GPUs of a node for a request.
     """
-    # On each node the largest piece first: it needs the longest run of consecutive GPUs.
+    # On each node the largest piece comes first: it needs the longest run of consecutive GPUs.
     order = np.lexsort((request, node, -gpus))
     index = [EMPTY]
     for size, of_size in groupby(order.tolist(), gpus.tolist().__getitem__):
-        on = node[list(of_size)]
-        begins = np.ones(len(on), bool)
-        begins[1:] = on[1:] != on[:-1]
+        node_of = node[list(of_size)]
+        begins = np.ones(len(node_of), bool)
+        begins[1:] = node_of[1:] != node_of[:-1]
         first = begins.nonzero()[0]
-        in_turn = consecutive(free[on[first]], size)
-        if len(first) == len(on):
+        in_turn = consecutive(free[node_of[first]], size)
+        if len(first) == len(node_of):
             chosen = in_turn[:, :size]
         else:
-            # Several pieces of a node follow one another in the order of its GPUs.
-            at = begins.cumsum() - 1
-            turn = np.arange(len(on)) - first[at]
-            chosen = in_turn[at[:, None], (turn * size)[:, None] + np.arange(size)]
-        free[on[:, None], chosen] = False
+            # Several pieces on one node have consecutive parts of the order of its GPUs.
+            group = begins.cumsum() - 1
+            turn = np.arange(len(node_of)) - first[group]
+            chosen = in_turn[group[:, None], (turn * size)[:, None] + np.arange(size)]
+        free[node_of[:, None], chosen] = False
         index.append(chosen.ravel())
     owner = order.repeat(gpus[order])
     return np.stack([request[owner], node[owner], np.concatenate(index)], axis=1)
 
 
 def by_request(spots: IntArray) -> dict[int, IntArray]:
-    """An assignment of rows (request, node, index)."""
+    """The assignment given as rows (request, node, index)."""
     spots = spots[np.lexsort((spots[:, 2], spots[:, 1], spots[:, 0]))]
     request = spots[:, 0]
     begins = np.ones(len(spots), bool)
@@ -831,7 +828,7 @@ def by_request(spots: IntArray) -> dict[int, IntArray]:
 
 
 def _held_by_most(problem: Problem, request: int) -> list[tuple[int, int]]:
-    """GPUs that a request holds, those of both its jobs first."""
+    """GPUs that a request holds; those that both its jobs hold come first."""
     held = problem.held[request]
     if not len(held.gpus):
         return []
@@ -840,11 +837,11 @@ def _held_by_most(problem: Problem, request: int) -> list[tuple[int, int]]:
 
 
 def consecutive(free: BoolArray, size: int) -> IntArray:
-    """GPUs of each node in the order in which pieces of one size take them.
+    """GPUs of each node in the order in which they are given to pieces of one size.
 
-    Each piece takes the beginning of the shortest run of free GPUs that is long enough, so that
-    long ones are left to larger requests: the run of the piece before it, as long as that is long
-    enough. Behind them come GPUs of runs that are too short, then those that are not free.
+    Each piece gets the beginning of the shortest run of free GPUs that is long enough, so that
+    longer runs are left to larger requests. GPUs of runs that are too short come next, and GPUs
+    that are not free come last.
 
     Parameters
     ----------
@@ -857,7 +854,7 @@ def consecutive(free: BoolArray, size: int) -> IntArray:
     """
     most = free.shape[1]
     column = np.arange(most)
-    # The next GPU that is not free, and the last one before: the run is between them.
+    # The next GPU that is not free, and the last one before: the run lies between them.
     after = np.minimum.accumulate(np.where(free, most, column)[:, ::-1], axis=1)[:, ::-1]
     before = np.maximum.accumulate(np.where(free, -1, column), axis=1)
     length = after - before - 1

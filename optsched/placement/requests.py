@@ -1,12 +1,9 @@
-"""What must be placed, as arrays:
-what rows need per GPU, and rows that run at the same time as requests.
-"""
+"""Rows that run at the same time, as requests for GPUs, and what they need per GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,14 +17,12 @@ from optsched.instance.reading import show
 # --- what rows need per GPU ------------------------------------------------------------------
 
 OWN = tuple(PER_NODE)
-"""Resources that every node has of its own;
-the columns of ``Nodes.own`` and of ``Requests.need``.
-"""
+"""Resources of single nodes, CPUs and memory: the columns of ``Nodes.own`` and ``Requests.need``."""
 
 
 def needs_per_gpu(classes: Classes, column: IntArray) -> tuple[FloatArray, FloatArray]:
-    """What columns need per GPU: CPUs and memory (GB), shape (columns, 2);
-    resources of some nodes, (columns, G).
+    """Needs of columns per GPU: CPUs and memory (GB), shape (columns, 2);
+    resources that several nodes share, shape (columns, G).
     """
     each = classes.node_needs(column)
     return each[:, : len(OWN)], each[:, len(OWN) :]
@@ -41,7 +36,7 @@ ANTI_AFFINITY = "anti-affinity"
 
 @dataclass(frozen=True)
 class Requests:
-    """P gangs, each of a job or of two jobs that share the same GPUs.
+    """P requests: each is a job, or two jobs that share the same GPUs.
 
     Attributes
     ----------
@@ -54,7 +49,8 @@ class Requests:
     span : IntArray, shape (P,)
         Most nodes that it may span: those of its candidate, on which its throughput depends.
     level : IntArray, shape (P,)
-        Level of the topology, one group of which has all its GPUs (`Cluster.group_of_node`).
+        Level of the topology (a rack, a block): all its GPUs are in one group of this level
+        (`Cluster.group_of_node`); 0 for any nodes.
     share : FloatArray, shape (P,)
         Share of each GPU, in (0, 1].
     slices : Slices
@@ -70,7 +66,7 @@ class Requests:
     clashing : BoolArray, shape (P,)
         Both of its jobs are in one such set, so that it can be placed nowhere.
     barred : tuple of IntArray, length P
-        Nodes that it may not have, by their number in the cluster.
+        Nodes that it must not use, by their number in the cluster.
     sets : tuple of IntArray
         Rows of the jobs of every anti-affinity set.
     """
@@ -103,29 +99,31 @@ class Requests:
         constraints: Iterable[Mapping[str, Any]] = (),
         barred: Sequence[Collection[str]] | None = None,
     ) -> Requests:
-        """Requests of some rows of an allocation; rows without GPUs ask for none and are left out.
+        """Requests of some rows of an allocation; rows without GPUs are left out.
 
-        Of the nodes ``barred`` to each of the wanted rows it gets none.
+        ``barred`` has the names of the nodes that each of the wanted rows must not use.
         """
         column = rows.column[wanted]
         keep = (classes.pool[column] >= 0) & (classes.gpus[column] > 0)
-        off = _barred(classes, barred, keep)
+        barred_nodes = _barred(classes, barred, keep)
         wanted = wanted[keep]
         column = column[keep]
         configuration = classes.configuration[column]
         gpus = classes.gpus[column]
         sets = anti_affinity_sets(classes, constraints)
-        of: dict[int, frozenset[int]] = {}
+        sets_of: dict[int, frozenset[int]] = {}
         for number, jobs in enumerate(sets):
-            of |= {job: of.get(job, frozenset()) | {number} for job in jobs.tolist()}
+            sets_of |= {job: sets_of.get(job, frozenset()) | {number} for job in jobs.tolist()}
         apart: tuple[tuple[int, ...], ...] = ((),) * len(wanted)
-        # A pair of which both jobs are in one set shares GPUs, and so a node: it fits nowhere.
+        # Two jobs of one set must not share GPUs, and so a node: such a pair fits nowhere.
         clashing = constant(False, len(wanted), np.bool_)
         if sets:
-            mine = [of.get(job, frozenset()) for job in rows.job[wanted].tolist()]
-            other = [of.get(job, frozenset()) for job in rows.partner[wanted].tolist()]
-            apart = tuple(tuple(sorted(a | b)) for a, b in zip(mine, other, strict=True))
-            clashing = np.array([bool(a & b) for a, b in zip(mine, other, strict=True)], bool)
+            first, second = (
+                [sets_of.get(job, frozenset()) for job in jobs[wanted].tolist()]
+                for jobs in (rows.job, rows.partner)
+            )
+            apart = tuple(tuple(sorted(a | b)) for a, b in zip(first, second, strict=True))
+            clashing = np.array([bool(a & b) for a, b in zip(first, second, strict=True)], bool)
         need, group_need = needs_per_gpu(classes, column)
         slices = Slices.of(classes)
         return cls(
@@ -145,7 +143,7 @@ class Requests:
             group_need=group_need,
             apart=apart,
             clashing=clashing,
-            barred=off,
+            barred=barred_nodes,
             sets=sets,
         )
 
@@ -159,11 +157,6 @@ class Requests:
 
     def __len__(self) -> int:
         return len(self.row)
-
-    @cached_property
-    def some_apart_or_barred(self) -> bool:
-        """Whether nodes may be closed to some requests: by other jobs on them, or barred ones."""
-        return bool(self.sets) or any(map(len, self.barred))
 
     def take(self, rows: IntArray) -> Requests:
         """Some of the requests."""
@@ -181,11 +174,6 @@ class Requests:
         """Jobs and partners of all requests."""
         jobs = np.concatenate([self.job, self.partner])
         return jobs[jobs >= 0]
-
-    def jobs(self, request: int) -> tuple[int, ...]:
-        """The job of a request, or both."""
-        partner = int(self.partner[request])
-        return (int(self.job[request]),) if partner < 0 else (int(self.job[request]), partner)
 
     def named(self, requests: Sequence[int]) -> list[str]:
         """``job a``, or ``jobs a and b``, for each of some requests."""
@@ -213,7 +201,7 @@ def anti_affinity_sets(
 def _barred(
     classes: Classes, barred: Sequence[Collection[str]] | None, keep: BoolArray
 ) -> tuple[IntArray, ...]:
-    """Numbers of the nodes that are barred to each row kept, ascending."""
+    """Numbers of the nodes that are barred to each kept row, ascending."""
     if barred is None:
         return (EMPTY,) * int(keep.sum())
     if len(barred) != len(keep):
@@ -223,7 +211,7 @@ def _barred(
             f"{len(keep)}, one for each wanted row",
         )
     number = classes.instance.cluster.numbering.by_name
-    # Thousands of rows are barred from the same few sets of nodes: each is looked up once.
+    # Thousands of rows are barred from the same few sets of nodes: each set is looked up once.
     known = dict[frozenset[str], IntArray]()
     for place, names in enumerate(barred):
         unknown = sorted(name for name in names if name not in number)

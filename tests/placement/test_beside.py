@@ -265,17 +265,6 @@ def test_moving_what_may_move_makes_room() -> None:
         )
 
 
-def test_jobs_of_no_allocation_stand_with_needs_of_their_own() -> None:
-    nodes = {
-        "name": "p",
-        "nodes": [{"name": "x", "gpus": 2, "cpus": 8}, {"name": "y", "gpus": 1, "cpus": 8}],
-    }
-    classes, rows = rows_of(instance_of([job("a", 1, uses={"cpu": 4}), job("b", 1)], [nodes]))
-    occupied = Occupied.of_jobs(
-        classes.instance, np.array([-1]), [["x/0"]], share=0.5, needs={"cpu": 5}
-    )
-    assert place_beside(classes, rows, np.array([0, 1]), occupied).gpus == (("y/0",), ("x/1",))
-
 
 @pytest.mark.clock
 def test_a_round_at_scale() -> None:

@@ -147,11 +147,11 @@ def test_what_cannot_stand_is_refused(stands: dict[str, list[str]], message: str
 
 def test_other_errors_in_words() -> None:
     classes, rows = rows_of(instance_of([job("a"), job("b")], [pool_of(4)]))
-    instance, first = classes.instance, np.array([0])
+    first = np.array([0])
     occupied = Occupied.of_rows(classes, rows, first, [["pa/0"]])
     for call, message in (
         (
-            lambda: occupied.and_also(Occupied.of_jobs(instance, first, [["pa/1"]])),
+            lambda: occupied.and_also(Occupied.of_rows(classes, rows, first, [["pa/1"]])),
             "job a has GPUs twice",
         ),
         (
@@ -166,23 +166,7 @@ def test_other_errors_in_words() -> None:
             lambda: place_beside(classes, rows, np.array([1, 1]), occupied),
             "job b is to be placed twice",
         ),
-        (lambda: Occupied.of_jobs(instance, first, []), "gpus: found 0 entries, expected 1"),
-        (
-            lambda: Occupied.of_jobs(instance, np.array([-1]), [["x/0"]]),
-            "job 0 of those that have GPUs has",
-        ),
-        (
-            lambda: Occupied.of_jobs(instance, first, [["pa/0"]], share=0.0),
-            r"share\[0\]: found 0, expected a number",
-        ),
-        (
-            lambda: Occupied.of_jobs(instance, first, [["pa/0"]], needs={"cpu": -1}),
-            "needs: found .* from 0 on",
-        ),
-        (
-            lambda: Occupied.of_jobs(instance, first, [["pa/0"]], needs={"tape": 1}),
-            'needs: found "tape", expected one',
-        ),
+        (lambda: Occupied.of_rows(classes, rows, first, []), "gpus: found 0 entries, expected 1"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
