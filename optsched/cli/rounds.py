@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -497,7 +497,7 @@ def _watched(watcher: Watcher) -> dict[str, Any]:
     last = dict(watcher.plans[-1]) if watcher.plans else None
     if last is not None:
         last.pop("allocation", None)
-    figures = {key: value for key, value in watcher.metrics.document().items() if key != "last"}
+    figures = {key: value for key, value in asdict(watcher.metrics).items() if key != "last"}
     return {
         "journal": str(watcher.path),
         "policy": watcher.policy,

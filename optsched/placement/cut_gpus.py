@@ -1,8 +1,7 @@
-"""GPUs that are cut into slices (MIG): which of them have a layout for one slice more.
+"""GPUs that are cut into slices (MIG), and whether they have a layout with one more slice.
 
-What is on a GPU is one number: that of its slices among all multisets of slices that some layout has. A table
-says which number it is with one slice more. A GPU with other shares has no slices, and one with slices no other
-shares.
+The slices on a GPU are stored as one number, that of their multiset among all multisets of slices that
+some layout has. A table has the number after one more slice. A GPU has either slices or other shares.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from optsched.candidates import NO_SLICE, Slices
 from optsched.instance import Layouts
 
 FULL = -1
-"""Code of a GPU that can have no slice more: it has other shares, or slices of no layout."""
+"""Code of a GPU that cannot have a further slice: it has other shares, or slices of no layout."""
 
 
 class SliceCodes(NamedTuple):
-    """The multisets of slices that a GPU of a pool can have; the code of each is its place, 0 that of none.
+    """The multisets of slices that a GPU of a pool can have; their positions are the codes, 0 for no slice.
 
     Attributes
     ----------
     profiles : sequence of tuple of int
         The profile of each slice of a multiset, sorted.
     more : IntArray, shape (codes, profiles)
-        The code with one slice more, or `FULL`.
+        The code after one more slice, or `FULL`.
     """
 
     profiles: Sequence[tuple[int, ...]]
@@ -44,7 +43,7 @@ class SliceCodes(NamedTuple):
         UsageError
             If there are too many layouts (`Layouts.sets`).
         """
-        # Each part of a layout is a layout too, so the multisets are all there.
+        # Every part of a layout is a layout, so these are all multisets.
         found = (tuple(sorted(at.profile for at in layout)) for layout in layouts.sets)
         code = {profiles: number for number, profiles in enumerate(dict.fromkeys(found))}
         more = np.full((len(code), len(layouts.partitions)), FULL)
@@ -58,7 +57,7 @@ class SliceCodes(NamedTuple):
         return list(self.profiles[code])
 
     def after(self, code: IntArray, profile: int) -> IntArray:
-        """Codes with one slice more, or with another share (`NO_SLICE`); `FULL` where that is in no layout."""
+        """Codes after one more slice, or another share (`NO_SLICE`); `FULL` if no layout has it."""
         if profile == NO_SLICE:
             return np.full_like(code, FULL)
         return np.where(code >= 0, self.more[np.maximum(code, 0), profile], FULL)
@@ -66,14 +65,14 @@ class SliceCodes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CutGpus:
-    """What is on the GPUs of some nodes.
+    """The slices and shares on the GPUs of some nodes.
 
     Attributes
     ----------
     codes : mapping from pool to SliceCodes
-        Of the pools in which something is a slice.
+        Those of the pools with slices.
     code : IntArray, contiguous
-        Of each GPU, in the shape in which the caller has them.
+        Code of each GPU, in any shape.
     """
 
     codes: Mapping[int, SliceCodes]
@@ -81,27 +80,27 @@ class CutGpus:
 
     @classmethod
     def of(cls, slices: Slices, shape: tuple[int, ...]) -> CutGpus | None:
-        """GPUs with nothing on them; None where no column is a slice."""
+        """Empty GPUs; None if no column is a slice."""
         if not slices.layouts:
             return None
         codes = {pool: SliceCodes.of(layouts) for pool, layouts in slices.layouts.items()}
         return cls(codes, np.zeros(shape, np.int64))
 
     def copy(self) -> CutGpus:
-        """The same with its own code."""
+        """A copy with a separate code array."""
         return replace(self, code=self.code.copy())
 
     def add(self, pool: int, gpus: IntArray, profile: int, share: float) -> None:
-        """A slice, or another share, on different GPUs of a pool, given as places in ``code``, flat."""
+        """Add a slice, or another share, to each of some GPUs of a pool, given as flat positions."""
         if pool in self.codes and share < 1.0:
             code = self.code.reshape(-1)
             code[gpus] = self.codes[pool].after(code[gpus], profile)
 
     def able(self, pool: int, code: IntArray, profile: int, share: float) -> BoolArray:
-        """Which GPUs of a pool, with such codes, a layout lets have a slice more, or another share."""
+        """Whether GPUs of a pool with these codes can have one more slice, or another share."""
         if pool not in self.codes or share == 1.0:
             return np.ones(code.shape, bool)
-        if profile == NO_SLICE:  # shares add up on a GPU that is not cut
+        if profile == NO_SLICE:  # shares are only possible on a GPU without slices
             return code <= 0
         found: BoolArray = self.codes[pool].after(code, profile) != FULL
         return found

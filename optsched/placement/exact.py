@@ -24,15 +24,15 @@ from optsched.solution.solution import Status
 from optsched.solving.engine import Engine
 
 COLUMNS = 2_000
-"""Pairs of a request and a node (or a GPU, of requests that share)
-up to which the integer program is solved.
+"""Pairs of a request and a node (or a GPU, for requests that share GPUs) up to which the integer
+program is solved.
 """
 WORK = 500
-"""Nodes of branch and bound after which each search of `optsched.place` stops:
-some ten seconds at worst.
+"""Nodes of branch and bound after which each search of `optsched.place` stops, at most about ten
+seconds.
 """
 BANDWIDTH_SLACK = 1e-9
-"""Relative slack of the bandwidth that the fewest moves may not give up."""
+"""Relative slack of the best bandwidth while the number of moves is minimised."""
 
 
 class PlacementProgram:
@@ -59,8 +59,8 @@ class PlacementProgram:
         sum_j keep[j,h] + open[h] <= 1;   sum over h on n of keep[j,h] <= a[j,n]
         used[j,n] <= inside[j,b,c(n)];   sum_c inside[j,b,c] <= 1 + (k_j - 1)(1 - level[j,b])
 
-    G_n counts the free GPUs of a node, which nobody holds; room_h is what is left of a GPU, 1
-    if it is free. A request's bottleneck is the sum over levels of (b - next lower b) level[j,b].
+    G_n is the number of free GPUs of a node; room_h is the free share of a GPU, 1 for a free GPU.
+    A request's bottleneck is the sum over levels of (b - next lower b) level[j,b].
     """
 
     def __init__(self, problem: Problem, *, bandwidth: bool = True) -> None:
@@ -80,19 +80,18 @@ class PlacementProgram:
         if bandwidth:
             self._bandwidth()
 
-    # --- which columns there are --------------------------------------------------------------
+    # --- columns ------------------------------------------------------------------------------
 
     def _find_pairs(self) -> IntArray:
-        """Pairs of a request and a node (j, n)
-        with the GPUs that the node can give it; all of them as a table.
+        """Find the pairs (j, n) of a request and a node that can give it GPUs; return the numbers of
+        these GPUs as a table.
         """
         R = self.problem.requests
         N = self.problem.nodes
         most = np.zeros((len(R), len(N)), np.int64)
         for j in np.flatnonzero(self.problem.fewest > 0).tolist():
             most[j, self.problem.of_pool(j)] = np.minimum(self.problem.at_most(j), R.gpus[j])
-        # A request of one node needs all its GPUs there.
-        # Then its GPUs on a node follow from whether it is there: no integer column is needed.
+        # A request of one node has all its GPUs there or none, so it needs no column for their number.
         single = (R.span == 1) | (R.gpus == 1)
         gpus = R.gpus[single, None]
         most[single] = np.where(most[single] >= gpus, gpus, 0)
@@ -104,7 +103,7 @@ class PlacementProgram:
         return most
 
     def _find_gpus(self) -> None:
-        """GPUs of all nodes; those with room for a request that shares, for each of its pairs."""
+        """Find the GPUs of all nodes, and those with room for each request that shares GPUs."""
         R = self.problem.requests
         N = self.problem.nodes
         self.gpu_node = owners(N.gpus)
@@ -123,19 +122,19 @@ class PlacementProgram:
         self.open_gpu = np.unique(self.part_gpu)
 
     def _have_layouts(self, cut: CutGpus, request: IntArray, gpu: IntArray) -> BoolArray:
-        """Whether GPUs have a layout (MIG) for the slice of a request beside what is on them."""
+        """Whether GPUs have a layout (MIG) with one more slice for a request."""
         R = self.problem.requests
         code = cut.code[self.gpu_node[gpu], self.gpu_index[gpu]]
         able = np.ones(len(gpu), bool)
         for j in np.unique(request).tolist():
-            mine = request == j
+            some = request == j
             what = int(R.profile[j]), float(R.share[j])
-            able[mine] = cut.able(int(R.pool[j]), code[mine], *what)
+            able[some] = cut.able(int(R.pool[j]), code[some], *what)
         return able
 
     def _find_kept(self, most: IntArray) -> None:
-        """Held GPUs that a request of whole GPUs could keep,
-        each with how many of its jobs hold it.
+        """Find the held GPUs that a request of whole GPUs can keep, and the number of its jobs that hold
+        each of them.
         """
         R = self.problem.requests
         room = self.problem.nodes.room
@@ -155,9 +154,7 @@ class PlacementProgram:
     # --- families of rows ---------------------------------------------------------------------
 
     def _gangs(self) -> Expression:
-        """A request has all its GPUs or none, on nodes that it spans,
-        at most k_j of them; returns a[j,n].
-        """
+        """A request has all its GPUs or none, on the nodes that it spans, at most k_j; returns a[j,n]."""
         R = self.problem.requests
         program = self.program
         pairs = len(self.j)
@@ -183,8 +180,8 @@ class PlacementProgram:
         return amount
 
     def _gpus(self, amount: Expression) -> None:
-        """Free GPUs are given as a whole or opened for shares;
-        the shares of an open GPU are within its room.
+        """A free GPU is used as a whole or opened for shares; the shares of an open GPU are within its
+        room.
         """
         R = self.problem.requests
         N = self.problem.nodes
@@ -232,7 +229,7 @@ class PlacementProgram:
             self.program.constrain(on_node <= np.ones(nodes), name=f"apart {number}")
 
     def _in_one_group(self) -> None:
-        """A request that states a level of the topology has nodes of one group of it."""
+        """A request that states a level of the topology uses nodes of one group of this level."""
         problem = self.problem
         for j in range(len(problem)):
             group = problem.group_of(j)
@@ -249,9 +246,7 @@ class PlacementProgram:
             self.program.constrain(at.sum() <= 1.0, name=f"one group{j}")
 
     def _kept(self, amount: Expression) -> None:
-        """A GPU is kept by one request, is not open for shares then,
-        and counts among those on its node.
-        """
+        """A GPU is kept by at most one request, is then not open for shares, and counts for its node."""
         keep = self.keep = self._binary(len(self.keep_j), "keep")
         gpus, place = np.unique(self.keep_gpu, return_inverse=True)
         once = sum_by(place, 1.0, len(gpus)) @ keep
@@ -281,13 +276,13 @@ class PlacementProgram:
         rank[gangs] = np.arange(len(gangs))
         pairs = np.flatnonzero(rank[self.j] >= 0)
         more_nodes = np.maximum(R.span[gangs] - 1.0, 0.0)
-        # Levels are nested: each adds what it is worth above the next lower one.
+        # Levels are nested: each one adds its difference to the next lower level.
         value = links.bandwidth - np.append(links.bandwidth[1:], 0.0)
         for b, label in enumerate(links.label):
             level = self._binary(len(gangs), f"level{b}")
             program.constrain(level <= rows_of(gangs, len(R)) @ self.place, name=f"placed{b}")
             group = label[self.n[pairs]]
-            # A node in no group of the level: a gang on it is not joined at this bandwidth.
+            # A gang on a node without a group is not joined at this bandwidth.
             apart = pairs[group < 0]
             joined = pairs[group >= 0]
             if len(apart):
@@ -325,7 +320,7 @@ class PlacementProgram:
         return moved
 
     def _held_parts(self) -> FloatArray:
-        """By how many of its jobs a request that shares holds each GPU that it could be on."""
+        """Number of jobs of a sharing request that hold each GPU which it can use."""
         weight = np.zeros(len(self.part_pair))
         request = self.j[self.part_pair]
         for j, held in enumerate(self.problem.held):
@@ -374,9 +369,7 @@ def _whole(x: FloatArray, block: Expression) -> IntArray:
 
 
 def size(problem: Problem) -> int:
-    """Columns that the program of a problem has at most,
-    those of the levels of bandwidth left out.
-    """
+    """Upper bound on the columns of the program of a problem, without those of the bandwidth levels."""
     R = problem.requests
     N = problem.nodes
     pools = int(R.pool.max(initial=0)) + 1
@@ -388,14 +381,14 @@ def size(problem: Problem) -> int:
 
 @dataclass(frozen=True)
 class Exact:
-    """What the integer programs gave.
+    """The result of the integer programs.
 
     Attributes
     ----------
     assignment : mapping or None
-        The best found; None where a limit was reached before anything was found.
+        The best one found; None if a limit was reached before any was found.
     proven : bool
-        Whether no assignment is better.
+        Whether it is proven optimal.
     """
 
     assignment: Assignment | None
@@ -403,12 +396,12 @@ class Exact:
 
 
 def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine) -> Exact:
-    """Most rows, then fewest nodes, then best bandwidth, then fewest moves,
-    each with what came before it fixed.
+    """Most rows, then fewest nodes, then best bandwidth, then fewest moves, each with the optima before
+    it fixed.
 
-    What the start is known to have at its bound is fixed without being solved. A run that stops at
-    a limit, or whose certificate does not hold, ends the search: what was found so far is given,
-    not proven.
+    A part of the objective for which the start meets its bound is fixed without a solve. A run that
+    stops at a limit, or whose certificate does not hold, ends the search: the result is then the best
+    assignment so far, without proof.
     """
     built = PlacementProgram(problem)
     program = built.program
@@ -418,7 +411,7 @@ def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine
     worth = start
 
     def improve() -> bool:
-        """Solve for the objective that is set; whether its optimum is proven."""
+        """Solve for the present objective; return whether its optimum is proven."""
         nonlocal best, worth
         outcome = engine.solve_linear(program)
         if outcome.x is None:
@@ -429,7 +422,6 @@ def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine
             best = found
         return outcome.status is Status.OPTIMAL and outcome.certificate.ok
 
-    # Best fit that meets a bound has solved that part already.
     most_rows = start.rows == bounds.rows
     if not most_rows:
         program.maximise(rows)
@@ -445,7 +437,7 @@ def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine
         program.maximise(built.bandwidth)
         if not improve():
             return Exact(best, False)
-        # Floating point: exactly the bandwidth that was found might cut off its own point.
+        # Without slack, rounding might cut off the point that was found.
         least = worth.bandwidth * (1 - BANDWIDTH_SLACK)
         program.constrain(built.bandwidth >= least, name="best bandwidth")
     if any(held.running for held in problem.held):

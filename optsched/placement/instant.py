@@ -1,8 +1,7 @@
-"""Which rows of an allocation can run at the same time,
-and which of them do when they are tried in turn.
+"""Rows of an allocation that can run at the same time.
 
-`Instant` has the rules, `first_fit` takes rows in an order, and `next_round` does so in the order
-of Gavel's priorities: Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep
+`Instant` has the rules, `first_fit` selects rows in a given order, and `next_round` in the order of
+Gavel's priorities: Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep
 Learning Workloads", OSDI 2020, section 5.
 """
 
@@ -24,26 +23,26 @@ from optsched.placement.shares import FULL, Shares
 
 @dataclass(frozen=True)
 class Instant:
-    """The rules of one instant:
-    a job runs at most once, renewable resources stay within capacity, shares are packed.
+    """The rules of one instant: a job runs at most once, renewable resources are within capacity, and
+    shares are packed into whole GPUs of their pool.
 
-    The shares of GPUs that rows hold are packed into whole GPUs of the pool. Consumable resources,
-    as a budget, bind over the whole time and not at an instant; they are left out.
+    Consumable resources, such as a budget, bind over the whole time and not at an instant; they are
+    left out.
 
     Attributes
     ----------
     job, partner : IntArray, shape (A,)
         Jobs of each row; partner -1 for a job alone.
     fraction : FloatArray, shape (A,)
-        Share of the time that each row is to run.
+        Fraction of the time that each row gets.
     uses : Uses, A rows of R resources
-        Share of the capacity of each resource that can bind that a row holds; above 1 for a row
-        that can never run. What is necessary for a packing of the shares counts as further
+        Share of the capacity of each resource that a row uses, for resources that can bind; above 1
+        for a row that can never run. Necessary conditions for a packing of the shares count as further
         resources.
     shares : Shares, optional
-        The shares of GPUs of A rows; None where all GPUs are held as a whole.
+        The shares of GPUs of the rows; None if all rows use whole GPUs.
     nodes : NodeRoom, optional
-        The nodes that A rows find room on; None where the sums of pools alone count.
+        The nodes on which the rows need room; None if only sums of pools count.
     """
 
     job: IntArray
@@ -61,9 +60,9 @@ class Instant:
         there: FloatArray | None = None,
         nodes: NodeRoom | None = None,
     ) -> Instant:
-        """The rules for the rows of an allocation, without the resources that can never bind.
+        """The rules for the rows of an allocation, without resources that can never bind.
 
-        ``there``, of shape (R,), is what there is of each resource where it is not what there is now.
+        ``there``, of shape (R,), has the capacities if they are not the present ones.
         """
         there = classes.capacity if there is None else there
         renewable = np.flatnonzero(classes.resources.renewable)
@@ -71,7 +70,7 @@ class Instant:
         usage.eliminate_zeros()
         capacity = np.repeat(there[renewable], np.diff(usage.indptr))
         with np.errstate(divide="ignore", over="ignore"):
-            # Above 1 a row can never run; how far above does not matter, and inf would spoil sums.
+            # A row above 1 can never run. The limit of 2 avoids inf in sums.
             usage.data = np.minimum(usage.data / capacity, 2.0)
         shares = Shares.of(classes, rows.column)
         if shares is not None:
@@ -113,7 +112,7 @@ class Instant:
 
     @cached_property
     def has_pairs(self) -> bool:
-        """Whether two jobs share anything."""
+        """Whether some row is a pair."""
         return bool((self.partner >= 0).any())
 
     def job_time(self, time: FloatArray) -> FloatArray:
@@ -125,7 +124,7 @@ class Instant:
         return total
 
     def all_fit(self) -> bool:
-        """Whether it is shown that all rows can run side by side."""
+        """Whether all rows can run side by side; False if that is not known."""
         alone = self.job_time(np.ones(len(self))).max(initial=0.0) <= 1
         rows = np.arange(len(self))
         within = bool(alone and (self.uses.total(rows) <= FULL).all())
@@ -134,8 +133,8 @@ class Instant:
         return self.shares is None or self.shares.fits(rows) is True
 
     def packed(self, rows: IntArray) -> IntArray:
-        """Those of some rows within all capacities that find nodes,
-        or whole GPUs for their shares, too, ascending.
+        """Of rows within all capacities, those that also find nodes, or whole GPUs for their shares;
+        ascending.
         """
         if self.nodes is not None:
             return np.sort(self.nodes.fitting(rows))
@@ -146,18 +145,16 @@ class Instant:
 
     @cached_property
     def impossible(self) -> BoolArray:
-        """Mask of the rows that not even run alone,
-        as they need more of some resource than there is.
-        """
+        """Mask of the rows that cannot run even alone, because they exceed the capacity of a resource."""
         more = mask_of(self.uses.row[self.uses.share > FULL], len(self))
         return more if self.nodes is None else more | ~self.nodes.alone()
 
 
 def _can_bind(job: IntArray, usage: sp.csr_matrix) -> BoolArray:
-    """Mask of the resources that can keep a set of rows from running side by side.
+    """Mask of the resources that can limit a set of rows that run side by side.
 
-    A resource cannot if all jobs together, each in its largest row, stay within it, or if another
-    resource is used up first: every row holds at least as large a share of the other one.
+    A resource cannot if all jobs together, each in its largest row, are within its capacity, or if
+    every row uses at least as large a share of another resource.
     """
     kept = np.zeros(usage.shape[0], bool)
     by_row = usage.tocsc()
@@ -182,27 +179,24 @@ def _can_bind(job: IntArray, usage: sp.csr_matrix) -> BoolArray:
 # --- rows in turn ----------------------------------------------------------------------------
 
 SCRAMBLE = (np.sqrt(5.0) - 1.0) / 2.0
-"""Multiples of the golden ratio, modulo 1,
-put the rows of a tie in an order without long monotone stretches.
-"""
+"""Multiples of the golden ratio, modulo 1, order tied rows without long monotone sequences."""
 
 
 def priorities(fraction: FloatArray, received: FloatArray, elapsed: float) -> FloatArray:
-    """Priority of each row:
-    its fraction of the time over the share of the time that it has received.
+    """Priority of each row: its fraction of the time divided by the share of the time that it received.
 
-    With half a round added to both times, so that a row that never ran has a finite priority:
+    Half a round is added to both times, so that a row that never ran has a finite priority:
 
         priority_r = x_r / f_r,    f_r = (received_r + 1/2) / (elapsed + 1/2)
 
-    Within a pool the order is Gavel's, whose f is a share of what all rows of the pool have
-    received; measured against the time itself priorities of different pools can be compared as
-    well. On one GPU the rule is Webster's method of apportionment, rounds being the seats.
+    Within a pool the order is Gavel's, whose f is relative to the time that all rows of the pool have
+    received; relative to the elapsed time, priorities of different pools can be compared too. On one
+    GPU the rule is Webster's method of apportionment, with rounds as seats.
 
     Parameters
     ----------
     fraction : FloatArray, shape (A,)
-        Of the time.
+        Fractions of the time.
     received : FloatArray, shape (A,)
         Rounds received so far.
     elapsed : float
@@ -214,13 +208,12 @@ def priorities(fraction: FloatArray, received: FloatArray, elapsed: float) -> Fl
 def next_round(instant: Instant, received: FloatArray, elapsed: float) -> IntArray:
     """Rows that run in the next round.
 
-    Rows are taken by priority, then by deficit (fraction x elapsed - received), then by fraction. A
-    row is passed over if one of its jobs runs already or if a resource has no room for it, so that
-    smaller rows fill what is left: no capacity stays idle while a row that fits waits. Rows of
-    fraction 0 come last.
+    Rows are selected by priority, then by deficit (fraction x elapsed - received), then by fraction. A
+    row is skipped if one of its jobs already runs or if it exceeds a resource, so that smaller rows
+    fill gaps: no capacity stays idle while a row that fits waits. Rows of fraction 0 come last.
 
-    The order is worked off in few passes over arrays: in each, every row is taken that fits beside
-    *all* rows before it and is the first one left of its jobs.
+    `first_fit` needs few passes over arrays: each pass selects every row that fits beside *all* rows
+    before it and is the first remaining row of its jobs.
 
     Parameters
     ----------
@@ -258,19 +251,19 @@ def first_fit(
     free: FloatArray | None = None,
     busy: BoolArray | None = None,
 ) -> IntArray:
-    """Rows that run side by side when each is taken, in order,
-    if it fits beside those taken before; ascending.
+    """Rows that run side by side if each row is selected, in order, if it fits beside the rows selected
+    before it; ascending.
 
     Parameters
     ----------
     instant : Instant
         A rows of R resources.
     order : IntArray
-        Rows, the first first.
+        Rows in the order in which they are tried.
     free : FloatArray, shape (R,), optional
-        What is free of each resource, as a share of its capacity; by default all of it.
+        Free share of each resource; by default all of it.
     busy : BoolArray, shape (jobs,), optional
-        Jobs that run already.
+        Jobs that already run.
     """
     if instant.shares is not None:
         return _first_fit_of_shares(instant, order, free, busy)
@@ -290,20 +283,20 @@ def first_fit(
         possible = ~occupied[instant.job[left]]
         if instant.has_pairs:
             possible &= ~occupied[instant.partner[left]]
-        # Room only shrinks: what does not fit now never fits later in this round.
+        # Free resources only shrink: a row that does not fit now does not fit later.
         possible[row[share > free[resource]]] = False
         left, row, resource, share = _kept(possible, left, row, resource, share)
         if not len(left):
             break
-        # 2. Rows are taken that fit beside all rows before them.
+        # 2. Rows that fit beside all rows before them are selected.
         fits = _first_of_jobs(instant, left)
         fits[row[_beyond(resource, share, free)]] = False
-        fits[0] = True  # it was possible, whatever the rounding of the sums
+        fits[0] = True  # it fits alone, whatever the rounding of the sums
         chosen = left[fits]
         held = fits[row]
         taken.append(chosen)
         free -= np.bincount(resource[held], share[held], minlength=len(free))
-        # Rows that were taken are dropped with all others of their jobs.
+        # The next pass drops the selected rows and all other rows of their jobs.
         occupied[instant.job[chosen]] = True
         if instant.has_pairs:
             occupied[instant.partner[chosen]] = True
@@ -317,19 +310,19 @@ def _first_fit_of_shares(
     free: FloatArray | None,
     busy: BoolArray | None,
 ) -> IntArray:
-    """`first_fit` where shares have to be packed:
-    a row that finds no GPU makes way, and the rest is tried again.
+    """`first_fit` where shares must be packed: a row without GPUs is dropped, and the rest is tried
+    again.
     """
     assert instant.shares is not None
-    # The sums of shares are necessary; whether whole GPUs can be found is decided by packing.
+    # Sums of shares are a necessary condition; the packing decides about whole GPUs.
     sums = replace(instant, shares=None)
     while True:
         chosen = mask_of(first_fit(sums, order, free, busy), len(instant))
-        mine = order[chosen[order]]
-        fits = instant.shares.first_fit(mine)
+        in_order = order[chosen[order]]
+        fits = instant.shares.first_fit(in_order)
         if fits.all():
-            return instant.packed(mine)
-        order = order[~np.isin(order, mine[~fits])]
+            return instant.packed(in_order)
+        order = order[~np.isin(order, in_order[~fits])]
 
 
 def _kept(
@@ -339,9 +332,7 @@ def _kept(
     resource: IntArray,
     share: FloatArray,
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """The rows of a mask with their uses, numbered anew;
-    faster than `Uses.take`, which takes rows in any order.
-    """
+    """The rows of a mask with their uses, renumbered; faster than `Uses.take`, which allows any order."""
     entries = mask[row]
     return (
         left[mask],
@@ -352,10 +343,7 @@ def _kept(
 
 
 def _beyond(resource: IntArray, amount: FloatArray, free: FloatArray) -> BoolArray:
-    """Mask of the uses that, with all those of the same resource before them,
-    are more than is free of it.
-    """
-    # By resource, in order: running sums tell where each resource is used up.
+    """Mask of the uses with which the running sum of a resource exceeds its free share."""
     order = stable_order(resource, len(free))
     total = np.concatenate(([0.0], np.cumsum(amount[order])))
     start = np.searchsorted(resource[order], np.arange(len(free)))
@@ -365,11 +353,11 @@ def _beyond(resource: IntArray, amount: FloatArray, free: FloatArray) -> BoolArr
 
 
 def _first_of_jobs(instant: Instant, rows: IntArray) -> BoolArray:
-    """Mask of the rows before which no other has one of their jobs."""
+    """Mask of the rows that are the first row of each of their jobs."""
     place = np.arange(len(rows))
     first = np.full(instant.jobs + 1, len(rows))
     job = instant.job[rows]
-    # Of several rows of a job the last one written is the first one.
+    # Written in reverse, so that the first row of a job is written last.
     first[job[::-1]] = place[::-1]
     if not instant.has_pairs:
         return np.asarray(first[job] == place)
@@ -380,8 +368,8 @@ def _first_of_jobs(instant: Instant, rows: IntArray) -> BoolArray:
 
 
 def priority_slices(instant: Instant, rounds: int) -> tuple[FloatArray, sp.csr_matrix]:
-    """A window of equal rounds, each filled by `next_round`:
-    lengths as shares of the window, and what runs.
+    """A window of equal rounds, each filled by `next_round`: lengths as shares of the window, and the
+    rows that run.
     """
     received = np.zeros(len(instant))
     chosen = []

@@ -1,8 +1,8 @@
-"""Which rows of an allocation find nodes side by side, by the rules of `optsched.program.Space`.
+"""Rows of an allocation that find room on nodes side by side, by the rules of `optsched.program.Space`.
 
-Where nodes can hold rows in too many ways to write down, the ways are made on demand: those that are worth
-most at the prices of a program (`optsched.solving.contents_on_demand`). What finds room in them is a
-placement, and prices bound what finds room in any.
+If nodes can hold rows in too many ways, these contents are made on demand: those with the greatest
+worth at the prices of a program (`optsched.solving.contents_on_demand`). A selection of them is a
+placement, and the prices give a bound over all contents.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from optsched.solving.engine import Engine
 
 @dataclass(eq=False)
 class KnownContents:
-    """The nodes, with all contents of them that were made so far.
+    """The nodes with all contents that were made so far.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class NodeRoom:
     Attributes
     ----------
     known : KnownContents
-        The same for all parts that are taken of it.
+        Shared by all parts that are made of this object (`take`).
     column : IntArray, shape (A,)
         Class column of each row.
     engine : Engine
@@ -62,8 +62,8 @@ class NodeRoom:
         engine: Engine,
         constraints: Iterable[Mapping[str, Any]],
     ) -> NodeRoom | None:
-        """None where the sums of the pools are enough: all have single whole GPUs, and need nothing
-        else of their nodes.
+        """None if the sums of the pools are enough: all rows use one whole GPU and need no other
+        resource of their node.
         """
         jobs = len(classes.instance.jobs_table)
         apart = [mask_of(rows, jobs) for rows in anti_affinity_sets(classes, constraints)]
@@ -77,7 +77,7 @@ class NodeRoom:
 
     @property
     def space(self) -> Space:
-        """With the contents that are known."""
+        """The nodes with the known contents."""
         return self.known.space
 
     def take(self, rows: IntArray) -> NodeRoom:
@@ -85,7 +85,7 @@ class NodeRoom:
         return replace(self, column=self.column[rows])
 
     def alone(self) -> BoolArray:
-        """Rows that have nodes where nothing else runs, shape (A,)."""
+        """Mask of the rows that have room if nothing else runs, shape (A,)."""
         type_ = self._types(np.arange(len(self.column)))
         able = [
             bool(seated_types(self.space, np.array([t]))[0][0]) for t in np.unique(type_).tolist()
@@ -93,8 +93,8 @@ class NodeRoom:
         return np.array(able, bool)[np.searchsorted(np.unique(type_), type_)]
 
     def fitting(self, rows: IntArray) -> IntArray:
-        """Rows, not all different, of which all find nodes: by best fit, and where that leaves some
-        out, as many GPUs as an integer program finds room for in the contents that are known.
+        """Of some rows, not all different, those that find room together: by best fit; if that leaves
+        some out, by an integer program for the most GPUs with the known contents.
         """
         type_ = self._types(rows)
         types = self.space.types
@@ -102,7 +102,7 @@ class NodeRoom:
         order = np.lexsort((type_, -share, -gpus))
         seated, space = seated_types(self.space, type_[order])
         if seated.all():
-            self.known.space = space  # parts of these rows are to find room again
+            self.known.space = space  # later calls for some of these rows find room again
             return rows
         column = self.column[rows]
         C = self.space.classes
@@ -121,9 +121,8 @@ class NodeRoom:
         return rows[by_column[turn < outcome.x[column[by_column]]]]
 
     def add_to(self, lp: LinearProgram, count: Variables, contents: bool = True) -> None:
-        """Add the rows and columns of the nodes to a program with how often each row runs.
-
-        ``contents`` says whether those that are known are among the columns.
+        """Add the rows and columns of the nodes to a program with a count of each row; with
+        ``contents``, also the columns of the known contents.
         """
         shape = (self.space.classes.columns, len(self.column))
         each = (np.ones(len(self.column)), (self.column, np.arange(len(self.column))))
@@ -133,16 +132,16 @@ class NodeRoom:
     def make_contents(
         self, program: LinearArrays, alone: LinearArrays, bounding: LinearArrays
     ) -> float | None:
-        """Make the contents that are worth most to a program, and bound it with all contents.
+        """Make the contents of greatest worth to a program, and bound its optimum over all contents.
 
         Parameters
         ----------
         program : LinearArrays
-            With the nodes and the contents that are known, which are its last columns.
+            The program with the nodes and the known contents, which are its last columns.
         alone : LinearArrays
-            Without the nodes.
+            The program without the nodes.
         bounding : LinearArrays
-            With the nodes, without contents.
+            The program with the nodes, without contents.
         """
         alone = replace(alone, integer=np.zeros(alone.shape[1], bool))
         priced = priced_contents(self.engine, program, self.space, alone)
@@ -150,5 +149,5 @@ class NodeRoom:
         return None if priced.duals is None else dual_bound(bounding, priced.duals)
 
     def _types(self, rows: IntArray) -> IntArray:
-        """Type of gangs of each row, -1 for what needs no nodes."""
+        """Type of the gang of each row, -1 for rows without GPUs."""
         return self.space.types.of_column[self.column[rows]]

@@ -1,8 +1,8 @@
 """Whether the jobs of a schedule find room on nodes.
 
-Programs count what pools have in all. `jobs_without_nodes` puts a schedule on nodes, from start to
-start: who runs stays where it is, and who starts gets GPUs by best fit beside it. A job that finds
-none might find some if others moved, or had started elsewhere.
+Programs count the GPUs of whole pools. `jobs_without_nodes` places a schedule on nodes in the order
+of the starts: a job that runs stays where it is, and a job that starts gets GPUs by best fit beside
+it. A job that finds no room might find some if other jobs moved, or had been placed differently.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from optsched.placement.beside import place_beside
 from optsched.placement.occupied import Occupied, occupied_by
 from optsched.placement.requests import Requests
 from optsched.placement.shares import ROUNDING
+from optsched.placement.staying import holds
 from optsched.solution import Schedule
 
 
 def jobs_without_nodes(
     schedule: Schedule, constraints: Iterable[Mapping[str, Any]] = ()
 ) -> dict[int, str]:
-    """Jobs of a schedule that best fit finds no nodes for, by row, and why.
+    """Jobs of a schedule for which best fit finds no nodes, by row, and the reasons.
 
     Parameters
     ----------
@@ -40,30 +41,30 @@ def jobs_without_nodes(
     Returns
     -------
     dict of int to str
-        Empty if all have nodes: then the schedule can be carried out.
+        Empty if all jobs have nodes: then the schedule can be carried out.
     """
     constraints = list(constraints)
     C = schedule.classes
     if _always_fits(C, schedule, constraints):
         return {}
-    one, nothing = np.ones(len(schedule)), np.zeros(len(schedule))
+    ones, zeros = np.ones(len(schedule)), np.zeros(len(schedule))
     alone = np.full(len(schedule), -1, np.int64)
-    rows = JobRows(schedule.job, alone, schedule.column, one, C.rate_a[schedule.column], nothing)
+    rows = JobRows(schedule.job, alone, schedule.column, ones, C.rate_a[schedule.column], zeros)
     held, until = _held_beside(schedule)
     gpus = dict(_kept_now(schedule))
     why: dict[int, str] = {}
     for time in np.unique(schedule.start).tolist():
         later = time + ROUNDING * max(abs(time), 1.0)
-        # A job that ends at this time, up to rounding, has left its GPUs to those that start.
-        gpus = {row: own for row, own in gpus.items() if schedule.end[row] > later}
+        # The GPUs of a job that ends at this time, up to rounding, are free for jobs that start.
+        gpus = {row: numbers for row, numbers in gpus.items() if schedule.end[row] > later}
         begins = np.flatnonzero(schedule.start == time)
         begins = begins[~np.isin(begins, list(gpus))]
-        there = np.array(list(gpus), np.int64)
-        count = np.array([len(own) for own in gpus.values()], np.int64)
+        running = np.array(list(gpus), np.int64)
+        count = np.array([len(numbers) for numbers in gpus.values()], np.int64)
         numbers = np.concatenate([EMPTY, *gpus.values()])
-        # Nodes count as they are at the time of the start, not as they are now.
+        # More nodes may be available at the time of the start than now.
         now = _at(C, time)
-        occupied = Occupied.of_numbers(now, rows, there, numbers, count).and_also(
+        occupied = Occupied.of_numbers(now, rows, running, numbers, count).and_also(
             held.part(until > later)
         )
         placed = place_beside(now, rows, begins, occupied, constraints)
@@ -74,7 +75,7 @@ def jobs_without_nodes(
 
 
 def _always_fits(C: Classes, schedule: Schedule, constraints: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether all jobs run on one GPU each, and need nothing else of its node."""
+    """Whether all jobs run on one whole GPU each and need no CPUs, memory or other resource."""
     requests = Requests.of_columns(C, np.unique(schedule.column))
     plain = (requests.gpus == 1).all() and (requests.share == 1.0).all()
     needs = requests.need.any() or requests.group_need.any()
@@ -82,7 +83,7 @@ def _always_fits(C: Classes, schedule: Schedule, constraints: Iterable[Mapping[s
 
 
 def _at(C: Classes, time: float) -> Classes:
-    """The same classes at a time, at which further nodes may be available."""
+    """The same classes at a later time, when more nodes may be available."""
     instance = C.instance
     if instance.cluster.usable_alike(instance.now, time):
         return C
@@ -93,7 +94,9 @@ def _at(C: Classes, time: float) -> Classes:
 
 
 def _held_beside(schedule: Schedule) -> tuple[Occupied, FloatArray]:
-    """GPUs of jobs that go on as they run and are not in the schedule, and until when, seconds."""
+    """GPUs of running jobs that are not in the schedule, and the times until which they hold them,
+    seconds.
+    """
     C = schedule.classes
     instance, places = C.instance, C.instance.jobs_table.places
     seconds = np.where(mask_of(schedule.job, len(C.of_job)), 0.0, held_for(instance))
@@ -105,19 +108,13 @@ def _held_beside(schedule: Schedule) -> tuple[Occupied, FloatArray]:
 
 
 def _kept_now(schedule: Schedule) -> Iterable[tuple[int, IntArray]]:
-    """Stretches in which running jobs go on where they are, with their GPUs."""
-    C, instance = schedule.classes, schedule.classes.instance
+    """Rows of the schedule in which running jobs keep their GPUs, with these GPUs."""
+    instance = schedule.classes.instance
     table, numbering = instance.jobs_table, instance.cluster.numbering
     running = Running.of(instance)
     stays: BoolArray = (held_for(instance) > 0) | (running.runs & ~running.barred)
-    same = (running.pool[schedule.job] == schedule.pool) & (
-        running.gpus[schedule.job] == schedule.gpus
-    )
-    configuration = C.configuration[schedule.column]
-    span = np.maximum(C.configurations.nodes[configuration], 1)
-    level = C.configurations.levels[configuration]
-    same &= running.within(schedule.job, span, level) & stays[schedule.job]
-    same &= schedule.start == instance.now
+    same = holds(schedule.classes, running, schedule.job, schedule.column)
+    same &= stays[schedule.job] & (schedule.start == instance.now)
     place = table.places.among(len(table))
     for row in np.flatnonzero(same).tolist():
         yield row, table.places.numbers_of(place[schedule.job[[row]]], numbering)

@@ -1,4 +1,4 @@
-"""The placement that a program of whole jobs has found: its seats as GPUs of nodes."""
+"""The placement that a program of whole jobs has found, as GPUs of nodes."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from optsched.program.space import (
 
 
 def seated(problem: Problem, seats: GangSeats) -> Assignment:
-    """GPUs for the requests whose gangs have seats, as far as these are still free.
+    """GPUs for the requests whose gangs have seats, as far as these are free.
 
-    Gangs of a type take the seats of the type in order, and their parts the nodes of the part (`deal`):
-    which of equal gangs is where makes no difference to what they are worth.
+    Gangs of one type get the seats of the type in order, and their parts the nodes of the part
+    (`deal`): the objective does not depend on which of the equal gangs gets which seat.
     """
     return _on_gpus(problem, seats, _places_of_parts(problem, seats))
 
 
 class _SeatedPart(NamedTuple):
-    """A part of a request and where it is, by the numbers of nodes of the problem."""
+    """A part of a request and its seat, with node numbers of the problem."""
 
     part: GangPart
     seat: Seat
 
 
 def _gangs_of_requests(problem: Problem, seats: GangSeats) -> dict[int, int]:
-    """Of each request with a seat: the column of its gang (y)."""
+    """The column (y) of the gang of each request with a seat."""
     space = seats.space
     waiting: dict[int, deque[int]] = defaultdict(deque)
     for column in np.flatnonzero(seats.gangs).tolist():
@@ -48,7 +48,7 @@ def _gangs_of_requests(problem: Problem, seats: GangSeats) -> dict[int, int]:
 
 
 def _places_of_parts(problem: Problem, seats: GangSeats) -> dict[int, list[_SeatedPart]]:
-    """Parts of each request; a gang that was not dealt any is left out."""
+    """Parts of each request; gangs without dealt parts are left out."""
     parts, local = seats.space.parts, problem.nodes.local().tolist()
     gangs = _gangs_of_requests(problem, seats)
     found = deal(seats, list(gangs.values()))
@@ -62,19 +62,19 @@ def _places_of_parts(problem: Problem, seats: GangSeats) -> dict[int, list[_Seat
 def _on_gpus(
     problem: Problem, seats: GangSeats, placed: Mapping[int, Sequence[_SeatedPart]]
 ) -> Assignment:
-    """GPUs for parts on nodes; requests that no longer find them are left out."""
+    """GPUs for parts on nodes; requests without enough free GPUs are left out."""
     free = problem.nodes.free.copy()
     pieces: dict[int, Pieces] = {}
     sharing: dict[int, list[tuple[int, _SeatedPart]]] = defaultdict(list)
-    for request, mine in placed.items():
+    for request, seated_parts in placed.items():
         total: dict[int, int] = defaultdict(int)
-        for part, seat in mine:
+        for part, seat in seated_parts:
             total[seat.node] += part.gpus
         if any(node < 0 or node in problem.closed[request] for node in total):
             continue
-        if mine[0].part.share < 1:
-            for one in mine:
-                sharing[one.seat.node].append((request, one))
+        if seated_parts[0].part.share < 1:
+            for seated_part in seated_parts:
+                sharing[seated_part.seat.node].append((request, seated_part))
         elif all(free[node] >= gpus for node, gpus in total.items()):
             pieces[request] = list(total.items())
             for node, gpus in total.items():
@@ -89,29 +89,29 @@ def _shared(
     sharing: Mapping[int, Sequence[tuple[int, _SeatedPart]]],
     free: IntArray,
 ) -> dict[int, IntArray]:
-    """GPUs of the requests that share, rows (node, index), on the last free GPUs of each node."""
+    """GPUs of the requests that share GPUs, rows (node, index), on the last free GPUs of each node."""
     layouts = seats.space.types.layouts
     spots: dict[int, list[tuple[int, int]]] = defaultdict(list)
     without = set[int]()
-    for node, mine in sharing.items():
+    for node, parts in sharing.items():
         untouched = np.flatnonzero(problem.nodes.room[node] >= 1.0)
         index = deque(untouched[len(untouched) - free[node] :].tolist())
-        with_contents = sorted({one.seat.gpu for _, one in mine} - {NOT_SHARED})
-        wanted = [(request, one.part) for request, one in mine if one.seat.gpu == NOT_SHARED]
+        with_contents = sorted({seated.seat.gpu for _, seated in parts} - {NOT_SHARED})
+        wanted = [(request, s.part) for request, s in parts if s.seat.gpu == NOT_SHARED]
         rest = len(index) - len(with_contents)
-        legal = layouts.get(mine[0][1].part.pool)
+        legal = layouts.get(parts[0][1].part.pool)
         found = gpus_of_pieces(
             [part.piece for _, part in wanted],
             max(rest, 0),
             None if legal is None else legal.counts,
         )
         if rest < 0 or found is None:
-            without |= {request for request, _ in mine}
+            without |= {request for request, _ in parts}
             continue
         gpu_of = {gpu: index.popleft() for gpu in with_contents}
-        for request, one in mine:
-            if one.seat.gpu != NOT_SHARED:
-                spots[request].append((node, gpu_of[one.seat.gpu]))
+        for request, part in parts:
+            if part.seat.gpu != NOT_SHARED:
+                spots[request].append((node, gpu_of[part.seat.gpu]))
         left = list(index)
         for (request, _), gpus in zip(wanted, found, strict=True):
             spots[request] += [(node, left[gpu]) for gpu in gpus]

@@ -1,7 +1,7 @@
-"""Running jobs keep their GPUs: which of them can, and which must.
+"""Running jobs that keep their GPUs.
 
-`StayRule` is the one rule by which rows stay where their jobs run: rounds ask it for every running
-job, and `pinned_rows` for the jobs that no placement may move, as they cannot be preempted.
+`StayRule` decides which rows can stay where their jobs run. Rounds apply it to all running jobs,
+`pinned_rows` to the jobs that must not move because they cannot be preempted.
 """
 
 from __future__ import annotations
@@ -30,14 +30,26 @@ from optsched.placement.shares import FULL
 BLOCKED = "other jobs that cannot be preempted are in its way there"
 
 
+def holds(classes: Classes, running: Running, job: IntArray, column: IntArray) -> BoolArray:
+    """Whether jobs hold the GPUs of these columns: as many, of the same pool, on no more nodes than
+    the column allows, and in one group of its level.
+    """
+    configuration = classes.configuration[column]
+    span = np.maximum(classes.configurations.nodes[configuration], 1)
+    level = classes.configurations.levels[configuration]
+    same: BoolArray = running.pool[job] == classes.pool[column]
+    same &= running.gpus[job] == classes.gpus[column]
+    return same & running.within(job, span, level)
+
+
 class StayRule:
-    """What is left of GPUs and nodes beside occupied GPUs; rows that stay take their part of it.
+    """The amounts that occupied GPUs leave free, from which rows that stay take what they need.
 
     Parameters
     ----------
     classes : Classes
     occupied : Occupied
-        What has GPUs already: it may be in the way of what ran there before.
+        GPUs that are already occupied, perhaps by rows that did not run there before.
     constraints : sequence of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
     """
@@ -62,7 +74,7 @@ class StayRule:
         self._member = cluster.members.astype(np.float64)
         capacity = np.array([group.capacity for group in cluster.groups])
         self._groups: FloatArray = capacity * FULL - occupied.group_used
-        # Jobs of each anti-affinity set, and the nodes on which one of them is.
+        # The jobs of each anti-affinity set, and the nodes on which they have GPUs.
         sets = anti_affinity_sets(classes, constraints)
         self._apart = [frozenset(jobs.tolist()) for jobs in sets]
         self._nodes = [set(occupied.nodes_of(jobs).tolist()) for jobs in sets]
@@ -77,39 +89,38 @@ class StayRule:
         *,
         ran_together: bool = False,
     ) -> BoolArray:
-        """Mask of those of the rows that can stay, each beside those before it.
+        """Mask of the rows that can stay, each beside the rows before it.
 
         Parameters
         ----------
         rows : JobRows
         going : IntArray, shape (K,)
-            Rows, the first first.
+            Rows in the order in which they are tried.
         gpu, count : IntArray
-            GPUs that they hold now, row by row, by their number in the cluster, and how many each
-            has.
+            Numbers of the GPUs that they hold now, row by row, and the number of GPUs of each row.
         firm : BoolArray, shape (K,)
-            Those that must stay as they run, though their nodes have too little, or may not have
-            them together.
+            Rows that stay even if their nodes have too few CPUs or memory, or break anti-affinity.
         ran_together : bool
-            Nothing is in their way that did not run beside them: only what shares GPUs anew is.
+            Whether all occupied GPUs had the same holders in the last round. Then only new sharing of
+            GPUs can exclude a row.
         """
         configuration = self._classes.configuration[rows.column[going]]
         share = self._classes.configurations.share[configuration]
         together = self._load + np.bincount(gpu, np.repeat(share, count), len(self._load))
-        # Nearly always everybody stays, and thousands of rows need not be tried one by one.
+        # Nearly always all rows stay: then thousands of rows need not be tried one by one.
         if ran_together and (together <= FULL).all():
             return np.ones(len(going), bool)
         need, group_need = needs_per_gpu(self._classes, rows.column[going])
         kept = np.zeros(len(going), bool)
         held = np.split(gpu, np.cumsum(count)[:-1])
         for nth_row, row in enumerate(going.tolist()):
-            mine = held[nth_row]
-            if (self._load[mine] + share[nth_row] > FULL).any():
+            gpus = held[nth_row]
+            if (self._load[gpus] + share[nth_row] > FULL).any():
                 continue
             column = int(rows.column[row])
-            if not (firm[nth_row] or self._has_layout(column, mine)):
+            if not (firm[nth_row] or self._has_layout(column, gpus)):
                 continue
-            on_node = Counter(self._numbering.node_of(mine).tolist())
+            on_node = Counter(self._numbering.node_of(gpus).tolist())
             nodes = list(on_node)
             per_node = np.array(list(on_node.values()), np.float64)[:, None]
             own = per_node * need[nth_row]
@@ -120,10 +131,10 @@ class StayRule:
             if not (allowed or firm[nth_row] or ran_together):
                 continue
             kept[nth_row] = True
-            self._load[mine] += share[nth_row]
+            self._load[gpus] += share[nth_row]
             if self._cut is not None:
                 pool, profile = int(self._classes.pool[column]), int(self._slices.profile[column])
-                self._cut.add(pool, mine, profile, float(share[nth_row]))
+                self._cut.add(pool, gpus, profile, float(share[nth_row]))
             self._own[nodes] -= own
             self._groups -= groups
             for number in apart:
@@ -131,29 +142,29 @@ class StayRule:
         return kept
 
     def blocked(self, rows: JobRows, going: IntArray, gpu: IntArray, count: IntArray) -> BoolArray:
-        """Mask of those of the rows that could not even stay alone, shape (K,); else as `keep`.
+        """Mask of the rows that could not stay even if no other row did, shape (K,).
 
-        Their GPUs are taken, or their nodes have no CPUs or memory left for them. Resources of
-        several nodes and anti-affinity are not looked at.
+        Their GPUs are occupied, or their nodes have too few free CPUs or memory. Resources of several
+        nodes and anti-affinity are not considered. The arguments are those of `keep`.
         """
         configuration = self._classes.configuration[rows.column[going]]
         share = self._classes.configurations.share[configuration]
         owner = owners(count)
         over = self._load[gpu] + share[owner] > FULL
-        # GPUs of a row on one node need that much of it together.
+        # One entry for each pair of a row and a node.
         nodes = self._numbering.nodes
-        place, at, here = np.unique(
+        pair, first, gpus = np.unique(
             owner * nodes + self._numbering.node_of(gpu), return_index=True, return_counts=True
         )
         need, _ = needs_per_gpu(self._classes, rows.column[going])
-        own = need[owner[at]] * here[:, None]
-        short = ((own > 0) & (own > self._own[place % nodes])).any(axis=1)
+        own = need[owner[first]] * gpus[:, None]
+        short = ((own > 0) & (own > self._own[pair % nodes])).any(axis=1)
         mask = mask_of(owner[over], len(going))
-        mask[owner[at[short]]] = True
+        mask[owner[first[short]]] = True
         return mask
 
     def _has_layout(self, column: int, gpus: IntArray) -> bool:
-        """Whether GPUs can have the slice (MIG) of a column, or its share, beside what is on them."""
+        """Whether the GPUs have a layout (MIG) with one more slice of a column, or room for its share."""
         if self._cut is None:
             return True
         C = self._classes
@@ -162,13 +173,13 @@ class StayRule:
         return bool(self._cut.able(int(C.pool[column]), self._cut.code[gpus], *what).all())
 
     def _have(self, nodes: list[int], own: FloatArray, groups: FloatArray) -> bool:
-        """Whether nodes have so much of their own resources, and of those of some nodes."""
+        """Whether nodes have these amounts of CPUs and memory, and of resources of several nodes."""
         missing = ((own > 0) & (own > self._own[nodes])).any()
         missing_in_group = ((groups > 0) & (groups > self._groups)).any()
         return not (missing or missing_in_group)
 
     def _may_be_on(self, nodes: list[int], jobs: set[int], apart: list[int]) -> bool:
-        """Whether no other job of their anti-affinity sets is there; two of a set share no GPUs."""
+        """Whether anti-affinity allows jobs on these nodes; two jobs of a set never share GPUs."""
         return not any(
             len(self._apart[number] & jobs) > 1 or self._nodes[number].intersection(nodes)
             for number in apart
@@ -177,20 +188,20 @@ class StayRule:
 
 @dataclass(frozen=True)
 class PinnedRows:
-    """The wanted rows whose jobs keep their GPUs, those that cannot be placed, and all GPUs in use.
+    """The wanted rows whose jobs keep their GPUs, the rows that cannot be placed, and all GPUs in use.
 
     Attributes
     ----------
     row : IntArray, shape (K,)
         Rows of jobs that cannot be preempted, in the configuration in which these run.
     gpus : tuple of tuples of str, length K
-        What they hold.
+        GPUs that they hold.
     refused : mapping of int to str
         Rows that would move such a job, each with the reason.
     contradicted : mapping of int to str
-        Such jobs that no row wanted lets run on, each with the reason.
+        Jobs that cannot be preempted, but are in no wanted row with their GPUs, each with the reason.
     occupied : Occupied
-        The rows that stay, and the jobs that stay though no row lets them.
+        GPUs of the rows that stay, and of the contradicted jobs, which stay too.
     """
 
     row: IntArray
@@ -207,20 +218,17 @@ def pinned_rows(
     constraints: Iterable[Mapping[str, Any]] = (),
     occupied: Occupied | None = None,
 ) -> PinnedRows:
-    """Rows wanted whose jobs cannot be preempted;
-    jobs that are in ``occupied`` are left to the caller.
-    """
+    """The wanted rows whose jobs cannot be preempted; jobs in ``occupied`` are not checked."""
     instance = classes.instance
     fixed = Occupied.none(instance) if occupied is None else occupied
     running = Running.of(instance)
     stays = must_stay(instance, running)
-    # Whoever made `occupied` answers for the jobs in it.
     stays[fixed.jobs] = False
     if not stays.any():
         return PinnedRows(EMPTY, (), {}, {}, fixed)
     continued, moved = _continued(classes, rows, wanted, running, stays)
     chosen = np.array(list(continued), np.int64)
-    # Jobs that must stay though no row wanted lets them: what they hold is not free either.
+    # Jobs that stay, but are in no such row: their GPUs are occupied too.
     outside = stays.copy()
     outside[rows.job[chosen]] = False
     outside[rows.partner[chosen][rows.partner[chosen] >= 0]] = False
@@ -230,9 +238,9 @@ def pinned_rows(
         fixed = fixed.and_also(occupied_by(instance, left, unknown_option))
     held = list(continued.values())
     gpu = instance.cluster.numbering.numbers(chain.from_iterable(held))
-    count = np.array([len(names) for names in held], np.int64)
+    gpus_held = np.array([len(names) for names in held], np.int64)
     stay = StayRule(classes, fixed, list(constraints)).keep(
-        rows, chosen, gpu, count, np.zeros(len(chosen), bool)
+        rows, chosen, gpu, gpus_held, np.zeros(len(chosen), bool)
     )
     blocked = {row: int(rows.job[row]) for row in chosen[~stay].tolist()}
     possible = can_run_on(classes, left, running)
@@ -257,8 +265,8 @@ def _continued(
     running: Running,
     stays: BoolArray,
 ) -> tuple[dict[int, tuple[str, ...]], dict[int, int]]:
-    """Rows that continue jobs which must stay, with their GPUs;
-    rows that would move one, with that job.
+    """Rows in which jobs that must stay keep their GPUs, with these GPUs; and rows that would move
+    such a job, with the job.
     """
     held_by = classes.instance.jobs_table.running
     continued = dict[int, tuple[str, ...]]()
@@ -268,8 +276,7 @@ def _continued(
         firm = [job for job in jobs if job >= 0 and stays[job]]
         if not firm:
             continue
-        # Two jobs that cannot be preempted may share a row only where they share their GPUs
-        # already.
+        # Two jobs that cannot be preempted can be a pair only if they already share their GPUs.
         held = {frozenset(held_by[job][1]) for job in firm}
         column = int(rows.column[row])
         if len(held) == 1 and all(_continues(classes, running, job, column) for job in firm):
@@ -280,30 +287,24 @@ def _continued(
 
 
 def _continues(classes: Classes, running: Running, job: int, column: int) -> bool:
-    """Whether a column is the configuration in which a job runs, on nodes that take work."""
-    # A row without nodes stated spans one.
-    configuration = classes.configuration[[column]]
-    span = np.maximum(classes.configurations.nodes[configuration], 1)
-    level = classes.configurations.levels[configuration]
-    same_gpus = (
-        classes.pool[column] == running.pool[job] and classes.gpus[column] == running.gpus[job]
-    )
-    within = running.within(np.array([job]), span, level).all()
-    return bool(same_gpus and within and not running.leaves[job])
+    """Whether a job holds the GPUs of a column, on nodes that take work."""
+    held = holds(classes, running, np.array([job]), np.array([column]))
+    return bool(held.all() and not running.leaves[job])
 
 
 def can_run_on(classes: Classes, jobs: IntArray, running: Running | None = None) -> BoolArray:
-    """Mask of those of some running jobs that a column lets keep their GPUs."""
+    """Mask of the running jobs that could keep their GPUs in some column."""
     found = Running.of(classes.instance) if running is None else running
-    mine = classes.of_job[jobs]
-    # The most nodes of each configuration of these jobs, by class, pool and GPUs.
+    class_of = classes.of_job[jobs]
+    # The most nodes that a column of these jobs may span, by class, pool and GPUs.
     most: dict[tuple[int, int, int], int] = {}
     spans = classes.configurations.nodes[classes.configuration]
-    for of in (classes.class_a, classes.class_b):
-        for column in np.flatnonzero(np.isin(of, mine[mine >= 0])).tolist():
-            kind = int(of[column]), int(classes.pool[column]), int(classes.gpus[column])
+    for member in (classes.class_a, classes.class_b):
+        for column in np.flatnonzero(np.isin(member, class_of[class_of >= 0])).tolist():
+            kind = int(member[column]), int(classes.pool[column]), int(classes.gpus[column])
             most[kind] = max(most.get(kind, 1), int(spans[column]))
-    kinds = zip(mine.tolist(), found.pool[jobs].tolist(), found.gpus[jobs].tolist(), strict=True)
+    held = (found.pool[jobs].tolist(), found.gpus[jobs].tolist())
+    kinds = zip(class_of.tolist(), *held, strict=True)
     enough = np.array([most.get(kind, 0) for kind in kinds], np.int64) >= found.nodes[jobs]
     return enough & ~found.leaves[jobs]
 
@@ -317,7 +318,7 @@ def _contradiction(
     *,
     possible: bool,
 ) -> str:
-    """Why no row lets a job run on that cannot be preempted, as text."""
+    """Why a job that cannot be preempted is in no wanted row with its GPUs."""
     instance = classes.instance
     runs = _runs(instance, job)
     if running.leaves[job]:

@@ -1,23 +1,22 @@
-"""Which jobs a round holds to their own requirements: those that are admitted.
+"""Admission: the jobs whose requirements a round must meet.
 
 Hard deadlines and guaranteed minimum service are promises of the scheduler. If not all of them can
-be kept, jobs are declined, and no round stands still for it: a declined job runs without its
-requirement, on its fair part of what is left. The rules:
+be kept, some jobs are declined, so that the round can still be planned: a declined job runs without
+its requirement, with its fair share of the remaining resources. The rules:
 
-1. A job that was admitted in an earlier round goes before all others. It stays admitted while it
-   falls short by no more than two rounds (`admitting.ROUNDS_BEHIND`), as rounds give whole GPUs and
-   it may catch up. All together fall short by as little as possible, those with most time left
-   first.
-2. All others, new ones and those that were declined before, follow in the order of their arrival
-   (then by deadline). Each is admitted if its requirements can be met beside those before it.
-3. A declined job is tried again in every round that is planned anew.
+1. Jobs that were admitted in an earlier round come first. Such a job stays admitted while it falls
+   short by at most two rounds (`admitting.ROUNDS_BEHIND`), because rounds give whole GPUs and it may
+   catch up. The total shortfall is minimised; jobs with most time left fall short first.
+2. All other jobs, new and declined ones, follow in the order of their arrival (then by deadline). Each
+   is admitted if its requirements can be met together with those of the jobs before it.
+3. A declined job is considered again in every round that is solved.
 
-`optsched.solving.admitting` has the mathematics, for one program. `optsched.study.admission`
-answers another question: whether newcomers can be admitted to an instance, without any round.
+`optsched.solving.admitting` has the mathematics for one program. `optsched.study.admission` decides
+whether new jobs can be admitted to an instance, without rounds.
 
-`lease` decides in its own program whom it admits: all that were admitted before, and others by
-value. If the first cannot all be kept, as after a failure, value decides among them which ones are,
-and then among all others: a newcomer takes the place of nobody who can be kept.
+`lease` decides about admission in its own program: all jobs that were admitted before, and others by
+value. If not all of the former can be kept, for example after a failure, they are chosen by value,
+and then the others: a new job never replaces an admitted job that can be kept.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ UNDECIDED = "whether there is room for it is not known yet"
 
 @dataclass(frozen=True)
 class Admissions:
-    """Who is held to its requirements from this round on.
+    """The jobs that are admitted from this round on.
 
     Attributes
     ----------
     standing : IntArray, shape (jobs,)
         `Standing` of each job.
     declined : mapping of the row of a job to text
-        Jobs that are not held to what they ask for, and why that cannot be kept.
+        Declined jobs, and why their requirements cannot be met.
     notices : tuple of str
-        Of jobs that were not declined before.
+        Notices about jobs that were not declined before.
     """
 
     standing: IntArray
@@ -64,21 +63,21 @@ class Admissions:
 
 
 AdmittingFormulation = tuple[Formulation, Admissions | None]
-"""The formulation with the requirements of the jobs that are admitted, and who these are.
+"""The formulation with the requirements of the admitted jobs, and the admissions.
 
-None where no job has its own requirements, where it is not known whether they can be met, or
-where the solution says it (`planned`).
+The admissions are None if no job has requirements, if it is not known whether they can be met, or if
+they follow from the solution (`planned`).
 """
 
 
 def ways(
     before: IntArray, formulation: Formulation, candidates: Candidates, engine: Engine
 ) -> Iterator[AdmittingFormulation]:
-    """What a round may ask for: the first way whose program has a solution counts.
+    """Formulations to try in turn: the first one whose program has a solution is used.
 
-    Where nobody was declined in the last round, it is nearly always possible to admit everybody: so
-    the formulation is solved with all requirements first. Only if it is infeasible, or somebody was
-    declined, its own programs decide.
+    If no job was declined in the last round, all jobs can nearly always be admitted. So the
+    formulation is solved with all requirements first. Only if that is infeasible, or a job was
+    declined, the programs of admission are solved.
 
     Parameters
     ----------
@@ -87,7 +86,7 @@ def ways(
     formulation : Formulation
     candidates : Candidates
     engine : Engine
-        Its limits and its timer hold here too.
+        Its limits and its timer hold for the programs of admission too.
     """
     admitted = before == Standing.ADMITTED
     if formulation.hard_deadlines and admitted.any():
@@ -111,34 +110,34 @@ def ways(
     except Infeasible:
         found = None
     if found is None:
-        # Nothing is known that speaks for those that were declined.
+        # Admission is unknown: jobs that were declined before stay declined.
         asked[before == Standing.DECLINED] = 0.0
         found = _asking(formulation, asked), None
     yield found
 
 
 def _tried(engine: Engine, way: AdmittingFormulation) -> Iterator[AdmittingFormulation]:
-    """A way that others follow: nobody asks why it is infeasible."""
+    """A way that is not the last one: conflicts are not searched if it is infeasible."""
     engine.explains = False
     try:
         yield way
-    finally:  # also where nobody asks for another way
+    finally:  # also if no further way is tried
         engine.explains = True
 
 
 @contextmanager
 def _engine_beside(engine: Engine) -> Iterator[Engine]:
-    """An engine with the same limits, for programs beside that of the round; what they take counts."""
+    """An engine with the same limits for further programs; their time counts for the round."""
     runs = Engine(engine.load, engine.solver, engine.limits, timer=engine.timer)
     yield runs
     engine.spend("admit", sum(runs.timings.values()))
-    engine.by_clock |= runs.by_clock  # another run may decide otherwise
+    engine.by_clock |= runs.by_clock
 
 
 def _can_be_kept(
     admitted: BoolArray, formulation: Formulation, candidates: Candidates, engine: Engine
 ) -> BoolArray:
-    """Those of the admitted jobs that can be kept together, and are worth most; shape (jobs,)."""
+    """Mask of the admitted jobs that can be kept together, with the greatest value; shape (jobs,)."""
     alone = candidates.without_jobs(~admitted, "it was not admitted before")
     with _engine_beside(engine) as runs:
         schedule = formulation.solve(alone, runs).schedule
@@ -148,13 +147,13 @@ def _can_be_kept(
 def _impossible(
     before: IntArray, asked: FloatArray, formulation: Formulation, candidates: Candidates
 ) -> dict[int, str]:
-    """Jobs whose requirements nothing can meet, and why; ``asked`` is 0 for them then."""
-    everybody = formulation.classes(candidates)
+    """Jobs whose requirements no allocation can meet, and why; sets ``asked`` to 0 for them."""
+    classes = formulation.classes(candidates)
     nowhere = {
         job: conflict.words
-        for own in formulation.constraints
-        if own.declinable
-        for job, conflict in own.impossible(everybody)
+        for constraint in formulation.constraints
+        if constraint.declinable
+        for job, conflict in constraint.impossible(classes)
     }
     asked[list(nowhere)] = 0.0
     return nowhere
@@ -168,9 +167,9 @@ def _decided(
     candidates: Candidates,
     engine: Engine,
 ) -> AdmittingFormulation | None:
-    """Admit jobs in their order; the part that each is held to goes to ``asked``."""
+    """Admit jobs in their order; sets ``asked`` to the part of its requirements that each must get."""
     with _engine_beside(engine) as runs:
-        # Equal jobs are told apart: some may be admitted, and others not.
+        # One class per job: of equal jobs, some may be admitted and others not.
         admitting = _admitting(formulation, asked, candidates.per_job(), runs)
         refusals = None if admitting is None else _in_order(before, asked, admitting)
     if admitting is None or refusals is None:
@@ -185,7 +184,7 @@ def _way(
     formulation: Formulation,
     admitting: Admitting,
 ) -> AdmittingFormulation:
-    """The formulation that holds jobs to what they are ``asked``, and who is admitted with it."""
+    """The formulation with the requirements ``asked``, and the admissions."""
     C = admitting.program.classes
     has = np.append(admitting.asked, False)[C.of_job]
     has[list(declined)] = True
@@ -202,7 +201,7 @@ def _way(
 
 
 def planned(before: IntArray, formulation: Formulation, solution: Solution) -> Admissions | None:
-    """Who is admitted by a formulation that holds jobs to deadlines itself, as `lease` does."""
+    """The admissions of a formulation that decides about deadlines itself, such as `lease`."""
     schedule = solution.schedule
     if not formulation.hard_deadlines or schedule is None:
         return None
@@ -220,23 +219,23 @@ def planned(before: IntArray, formulation: Formulation, solution: Solution) -> A
 def _admitting(
     formulation: Formulation, asked: FloatArray, candidates: Candidates, runs: Engine
 ) -> Admitting | None:
-    """The requirements of the formulation's program; None of one that is no allocation program."""
+    """The requirements of the formulation's program; None if it is no allocation program."""
     asking = _asking(formulation, asked)
     program = asking.program(asking.classes(candidates))
     return Admitting(program, runs) if isinstance(program, AllocationProgram) else None
 
 
 def _asking(formulation: Formulation, asked: FloatArray) -> Formulation:
-    """The formulation that holds each job to this part of its requirements."""
+    """The formulation with this part of the requirements of each job."""
     if (asked == 1.0).all():
         return formulation
     return formulation.with_constraints(
-        [own.asking(asked) if own.declinable else own for own in formulation.constraints]
+        [item.asking(asked) if item.declinable else item for item in formulation.constraints]
     )
 
 
 def _in_order(before: IntArray, asked: FloatArray, admitting: Admitting) -> dict[int, str] | None:
-    """Let jobs be admitted in their order, and say why others are not; None if nothing is known."""
+    """Admit jobs in their order; return the reasons for the others, or None if nothing is known."""
     C = admitting.program.classes
     table = C.instance.jobs_table
     job = C.first
@@ -246,14 +245,14 @@ def _in_order(before: IntArray, asked: FloatArray, admitting: Admitting) -> dict
     if found is None:
         return None
     asked[job[k]] = found.part[k]
-    # Thousands may be declined by one proof: its words are made once.
+    # One proof may decline thousands of jobs: its text is made once.
     words = {cut: _beside(C, cut, found.part) for cut in dict.fromkeys(found.refused_by.values())}
-    # What the requirements take for granted, such as a steady pace, each refusal says.
+    # Assumptions of the requirements, such as a steady pace, are part of each reason.
     assumed = {
-        one: f"{rows.assumption.words}, "
+        class_: f"{rows.assumption.words}, "
         for rows in admitting.requirements
         if rows.assumption is not None and rows.of_class is not None
-        for one in rows.of_class.tolist()
+        for class_ in rows.of_class.tolist()
     }
     refusals = {}
     for declined in k[found.part[k] == 0].tolist():
@@ -269,7 +268,7 @@ def _in_order(before: IntArray, asked: FloatArray, admitting: Admitting) -> dict
 
 
 def _beside(C: Classes, cut: Cut, part: FloatArray) -> str:
-    """For what there is no room, and beside whom: the jobs that take most of it."""
+    """The scarce resource as text, and the admitted jobs that use most of it."""
     cost = np.where(part > 0, cut.cost, 0.0)
     most = np.argsort(-cost, kind="stable")
     taking = most[cost[most] > 0]
@@ -278,11 +277,9 @@ def _beside(C: Classes, cut: Cut, part: FloatArray) -> str:
     text = f"{what} no room for it"
     if not len(taking):
         return text
-    told = ", ".join(names[int(C.first[one])] for one in taking[:NAMED].tolist())
-    more = len(taking) - NAMED
-    return f"{text} beside jobs that are admitted: {told}" + (
-        f" and {more:,} more" if more > 0 else ""
-    )
+    named = ", ".join(names[int(C.first[class_])] for class_ in taking[:NAMED].tolist())
+    more = f" and {len(taking) - NAMED:,} more" if len(taking) > NAMED else ""
+    return f"{text} beside jobs that are admitted: {named}{more}"
 
 
 def _resource(C: Classes, resource: int) -> str:
@@ -293,7 +290,7 @@ def _resource(C: Classes, resource: int) -> str:
 def _notices(
     before: IntArray, declined: Mapping[int, str], instance: Instance, asks: Callable[[int], str]
 ) -> Iterator[str]:
-    """Who is declined that was not before, with what the first of them ask for."""
+    """Notices about newly declined jobs, with the requirements of the first of them."""
     names = instance.jobs_table.names
     new = [job for job in declined if before[job] != Standing.DECLINED]
     for job in new[:NAMED]:

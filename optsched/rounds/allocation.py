@@ -1,5 +1,4 @@
-"""The allocation that a round follows:
-that of the formulation, or the last one where there is none.
+"""The allocation that a round follows: that of the formulation, or the last one as a fallback.
 
 Before the first round, `check_policy` refuses a policy with which no round can be planned.
 """
@@ -51,27 +50,27 @@ from optsched.solving.without_time import without_any_time
 log = logging.getLogger("optsched")
 
 Refused = tuple[tuple[tuple[int, ...], str], ...]
-"""Rows of jobs that a formulation does not deal with, with the reasons in words."""
+"""Rows of jobs that a formulation cannot include, with the reasons as text."""
 UNINTERRUPTED = "uninterrupted"
 """Kind of the side constraint that keeps jobs running that cannot be preempted."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What is known of a round that was planned before and that solving again need not give again.
+    """Parts of a recorded plan that solving the round again need not reproduce.
 
     Attributes
     ----------
     fallback : str, optional
-        Why it fell back.
+        Why the round fell back.
     stands : bool
-        Whether nothing was planned, and what ran ran on.
+        Whether nothing was planned, and running jobs kept running.
     key, fraction : arrays, optional
-        The allocation that a solver had when the clock stopped it, as a `Ledger` knows it.
+        The allocation of a solver that a time limit stopped, in the form of a `Ledger`.
     refused : Refused
-        Jobs that the formulation does not deal with.
+        Jobs that the formulation could not include.
     admissions : Admissions, optional
-        Who was held to its requirements.
+        The jobs that were admitted.
     """
 
     fallback: str | None = None
@@ -83,7 +82,7 @@ class Recorded:
 
     @property
     def allocation(self) -> tuple[IntArray, FloatArray] | None:
-        """Keys and fractions, where there are some."""
+        """Keys and fractions, if both are recorded."""
         if self.key is None or self.fraction is None:
             return None
         return self.key, self.fraction
@@ -91,7 +90,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a round follows.
+    """The allocation or the ranking that a round follows.
 
     Attributes
     ----------
@@ -100,34 +99,34 @@ class Answer:
         The allocation, row by row.
     constraints : tuple of SideConstraint
     leaves_idle : bool
-        Whether GPUs that are left over are meant to stay idle, or nobody is left to have them.
+        Whether GPUs that no claim needs stay idle.
     holds_deadlines : bool
-        Whether jobs are held to their deadlines.
+        Whether the formulation or a constraint enforces deadlines.
     solution : Solution, optional
-        Where the formulation gave one.
+        That of the formulation.
     fallback : str, optional
-        Why it did not.
+        Why there is no new solution.
     warm : WarmStart, optional
     started_from : str
     timings : mapping
     notices : tuple of str
-        What the user should know of.
+        Messages to the user.
     position : IntArray, shape (rows,), optional
         Position of each row in the order of a ranking.
     continues : BoolArray, shape (rows,), optional
-        Rows of it in which jobs go on as they are (`InPlace.rows_continue`).
+        Under a ranking, the rows whose jobs can continue (`InPlace.rows_continue`).
     order : Order, optional
-        The order of the jobs in it.
+        Under a ranking, the order of the jobs.
     moves : mapping of (job, column) to float
-        Seconds that a ranking's moves of running jobs to faster GPUs save, by the row that each
-        would move to.
+        Under a ranking, the seconds that moves of running jobs to faster GPUs save, by the row to
+        which the job would move.
     isolated : FloatArray, shape (jobs,), optional
         steps/s at which the steps of each job count as isolated time; 0 for jobs that are not in
         the program.
     refused : Refused
-        Jobs that the formulation does not deal with: they are not in the program.
+        Jobs that the formulation cannot include: they are not in the program.
     admissions : Admissions, optional
-        Who is held to its requirements from this round on.
+        The jobs that are admitted from this round on.
     """
 
     classes: Classes
@@ -151,7 +150,7 @@ class Answer:
 
     @property
     def strict(self) -> bool:
-        """Whether all jobs behind one that has no room wait, and stop if they run."""
+        """Whether all jobs behind a job without room wait, and stop if they run."""
         return self.order is not None and self.order.strict
 
 
@@ -182,14 +181,10 @@ def formulation_of(
         **policy.options,
     }
     chosen = make_formulation(policy.formulation, options, constraints)
-    if (
-        held
-        and chosen.takes_rows
-        and not any(own.kind == UNINTERRUPTED for own in chosen.constraints)
-    ):
-        return make_formulation(
-            policy.formulation, options, [*constraints, {"kind": UNINTERRUPTED}]
-        )
+    uninterrupted = any(constraint.kind == UNINTERRUPTED for constraint in chosen.constraints)
+    if held and chosen.takes_rows and not uninterrupted:
+        constraints.append({"kind": UNINTERRUPTED})
+        return make_formulation(policy.formulation, options, constraints)
     return chosen
 
 
@@ -200,8 +195,7 @@ def allocate(
     compiled: Callable[[Formulation], Candidates],
     recorded: Recorded | None = None,
 ) -> Answer:
-    """The allocation of the formulation;
-    where there is none, the last one as far as it is still possible.
+    """The allocation of the formulation; if there is none, the last one as far as it is still possible.
 
     Parameters
     ----------
@@ -213,7 +207,7 @@ def allocate(
     compiled : callable
         The candidates of the view's instance for a formulation.
     recorded : Recorded, optional
-        What this round came to when it was planned before.
+        Parts of the recorded plan of this round.
 
     Raises
     ------
@@ -248,7 +242,7 @@ def allocate(
         constraints=formulation.constraints,
         leaves_idle=formulation.leaves_idle,
         holds_deadlines=formulation.hard_deadlines
-        or any(own.hard_deadlines for own in formulation.constraints),
+        or any(constraint.hard_deadlines for constraint in formulation.constraints),
         solution=solution,
         started_from=engine.bases.words,
         timings={
@@ -270,8 +264,8 @@ def allocate(
         if formulation.goes_on and solution.schedule is not None:
             warm = WarmStart.of_schedule(solution.schedule)
         return replace(answer, rows=allocation.rows, warm=warm, isolated=isolated)
-    # The clock stopped the solver: planning again takes these rows from the ledger in the journal,
-    # which keeps claims alone. So they go the same way now.
+    # A time limit stopped the solver. A replay reads the rows from the ledger in the journal, which has
+    # only the claims: this round uses the same rows.
     claims = allocation.rows.take(np.flatnonzero(allocation.rows.fraction > 0))
     return _with_rows(answer, keys_of(classes, claims), claims.fraction, formulation)
 
@@ -279,17 +273,16 @@ def allocate(
 def _with_rows(
     answer: Answer, key: IntArray, fraction: FloatArray, formulation: Formulation
 ) -> Answer:
-    """The answer with the allocation of a ledger."""
+    """The answer with an allocation in the form of a ledger."""
     rows = rows_of_keys(key, fraction, answer.classes)
     return replace(answer, rows=rows, isolated=_isolated(formulation, answer.classes))
 
 
 def _last_allocation(answer: Answer, state: RoundState, why: str | None) -> Answer:
-    """The fallback: the rows of the last allocation that are still possible."""
+    """The fallback: the rows of the last allocation that are still possible, and its basis."""
     ledger = state.ledger
     claimed = np.flatnonzero(ledger.fraction > 0)
     rows = rows_of_keys(ledger.key[claimed], ledger.fraction[claimed], answer.classes)
-    # The basis of the last program is kept: the next one may start from it.
     return replace(answer, rows=rows, solution=None, fallback=why, warm=state.warm)
 
 
@@ -302,7 +295,7 @@ def _candidates(
     candidates = compiled(formulation)
     outside = view.outside | view.awaits
     candidates = candidates.without_jobs(outside, "it is not in the program of this round")
-    if any(own.kind == UNINTERRUPTED for own in formulation.constraints):
+    if any(constraint.kind == UNINTERRUPTED for constraint in formulation.constraints):
         candidates = candidates.without_jobs(blocked(view, candidates), BLOCKED)
     return candidates
 
@@ -310,7 +303,7 @@ def _candidates(
 def _engine(
     state: RoundState, load: Callable[[str], type[Solver]], formulation: Formulation
 ) -> Engine:
-    """An engine within the limits of the policy that starts from the basis of the last round."""
+    """An engine with the limits of the policy that starts from the basis of the last round."""
     policy = state.policy
     limits = Limits(
         policy.time_limit,
@@ -319,18 +312,18 @@ def _engine(
         threads=policy.threads,
         seed=policy.seed,
     )
-    # The last allocation is a better start than the points that formulations know.
+    # The last allocation is a better start than the initial points of formulations.
     engine = Engine(load, policy.solver, limits, known_points=False)
     engine.bases.warm = state.warm
     engine.bases.keep = True
-    # A vertex gives a job one of the pools that count the same, round after round, and keeps others
-    # from it; an optimum inside the face gives everybody a part of each.
+    # Of equivalent pools, a vertex gives a job the same one in every round, and excludes others from
+    # it. An optimum in the interior of the face gives every job a part of each pool.
     engine.inside = formulation.has_ties
     return engine
 
 
 def _without(candidates: Candidates, refused: Refused) -> Candidates:
-    """Candidates without the jobs that the formulation does not deal with."""
+    """Candidates without the refused jobs."""
     for jobs, words in refused:
         mask = np.zeros(len(candidates.absence), bool)
         mask[list(jobs)] = True
@@ -341,7 +334,7 @@ def _without(candidates: Candidates, refused: Refused) -> Candidates:
 def _notices(
     refused: Refused, admissions: Admissions | None, instance: Instance
 ) -> tuple[str, ...]:
-    """What the user should know of jobs that are not dealt with, or not admitted."""
+    """Notices about jobs that are refused or not admitted."""
     names = instance.jobs_table.names
     held = [f"{listed([names[job] for job in jobs])} held: {words}" for jobs, words in refused]
     return (*held, *(() if admissions is None else admissions.notices))
@@ -356,26 +349,26 @@ def _isolated(formulation: Formulation, classes: Classes) -> FloatArray | None:
 def _solved(
     standing: IntArray, formulation: Formulation, candidates: Candidates, engine: Engine
 ) -> tuple[Solution | None, str | None, Refused, Admissions | None]:
-    """A certified solution with an allocation, or why there is none;
-    jobs that the formulation does not deal with; and who is held to its requirements.
+    """A certified solution with an allocation, or the reason why there is none; jobs that the
+    formulation cannot include; and the jobs that are admitted.
 
-    Without the jobs that it does not deal with it is asked again, as they must not keep all others
-    from an allocation; where there are no others, the round falls back.
+    If the formulation refuses some jobs, it is solved again without them, so that the other jobs get
+    an allocation. If no job is left, the round falls back.
     """
     refused: Refused = ()
     admissions: Admissions | None = None
     while True:
-        there = _without(candidates, refused)
-        if refused and not there.present.any():
+        included = _without(candidates, refused)
+        if refused and not included.present.any():
             return None, refused[-1][1], refused, admissions
         try:
-            for way in ways(standing, formulation, there, engine):
+            for way in ways(standing, formulation, included, engine):
                 asking, admissions = way
-                found = asking.solve(there, engine)
+                found = asking.solve(included, engine)
                 if found.status is not Status.INFEASIBLE:
                     break
             else:
-                if nowhere := _nowhere(asking, there, refused, engine):
+                if nowhere := _nowhere(asking, included, refused, engine):
                     refused = (*refused, *nowhere)
                     continue
             solution, why = _checked(formulation, found)
@@ -389,20 +382,16 @@ def _solved(
             if not new:
                 return None, str(error), refused, admissions
             refused = (*refused, (new, str(error)))
-        except Exception as error:  # a plan is owed even where the program or a solver's binding fails in a new way
+        except Exception as error:  # every round needs a plan, even if a program or solver fails
             log.debug("%s failed", formulation.name, exc_info=True)
-            return (
-                None,
-                f"{formulation.name} failed with {type(error).__name__}: {error}",
-                refused,
-                admissions,
-            )
+            why = f"{formulation.name} failed with {type(error).__name__}: {error}"
+            return None, why, refused, admissions
 
 
 def _nowhere(
     formulation: Formulation, candidates: Candidates, refused: Refused, engine: Engine
 ) -> Refused:
-    """Further jobs that leave the formulation without a solution whatever the others have."""
+    """Further jobs for which the formulation has no solution, whatever the other jobs get."""
     known = _jobs_of(refused)
     by_words: dict[str, list[int]] = {}
     found = formulation.nowhere(candidates) or _without_time(formulation, candidates, engine)
@@ -415,7 +404,7 @@ def _nowhere(
 def _without_time(
     formulation: Formulation, candidates: Candidates, engine: Engine
 ) -> Mapping[int, str]:
-    """Jobs without any time in every allocation, where the objective is infinite then."""
+    """Jobs without any time in every allocation, if this makes the objective infinite."""
     C = formulation.classes(candidates)
     program = formulation.program(C)
     if not isinstance(program, AllocationProgram) or not program.all_must_run:
@@ -428,33 +417,30 @@ def _jobs_of(refused: Refused) -> set[int]:
 
 
 def _checked(formulation: Formulation, solution: Solution) -> tuple[Solution | None, str | None]:
-    """A solution if it is certified and has an allocation, or why it is not."""
+    """A solution if it is certified and has an allocation, else the reason why it is not used."""
     if solution.conflicts or solution.allocation is None:
         why = solution.why_infeasible
         return None, f"{formulation.name} is {solution.status}" + (f": {why}" if why else "")
     if not solution.certificate.ok:
-        return (
-            None,
-            f"the certificate does not hold: {'; '.join(solution.certificate.problems)}",
-        )
+        problems = "; ".join(solution.certificate.problems)
+        return None, f"the certificate does not hold: {problems}"
     return solution, None
 
 
-# --- jobs that get no time whatever the allocation -------------------------------------------
+# --- jobs that get no time in any allocation -------------------------------------------------
 
 NOTHING = 1e-9
-"""Part of the capacity of a resource that is none."""
+"""Part of the capacity of a resource that counts as none."""
 NO_TIME = "side constraints and jobs that cannot be preempted leave no time for it"
 BLOCKED = "what it needs is held by jobs that cannot be preempted"
 
 
 def blocked(view: View, candidates: Candidates) -> BoolArray:
-    """Mask of the jobs that every allocation leaves without any time:
-    of something that they need nothing is left.
+    """Mask of the jobs that get no time in any allocation, because jobs that cannot be preempted use
+    all of some resource that they need.
 
-    Beside them no formulation can say anything of use: a smallest level is 0 whatever the others
-    have, and a sum of logarithms has no value. Who can join a job that must not be stopped needs
-    only what that does not hold already.
+    With such a job, a smallest level is 0 and a sum of logarithms is -inf for every allocation. A job
+    that can join a host needs only the resources that the host does not hold.
     """
     jobs = view.must
     columns = candidates.columns
@@ -474,19 +460,16 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
         host = _hosts(view, candidates, side[pairs], pairs)
         pairs = pairs[host >= 0]
         host = host[host >= 0]
-        # A guest needs only what its host does not hold already.
         more = usage[:, pairs] - usage[:, host] > NOTHING * resources.capacity[gone, None]
         needs[pairs] &= more.any(axis=0)
-    # The last entry is written for partner -1 of columns of one job, and never read.
+    # The last entry is for partner -1, and is never read.
     able = np.zeros(len(kinds) + 1, bool)
     able[columns.kind[~needs]] = able[columns.partner[~needs]] = True
     return candidates.present & ~able[kinds.of_job] & ~jobs
 
 
 def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) -> IntArray:
-    """For columns of pairs,
-    the column in which one of that kind runs alone that others can join; -1 for none.
-    """
+    """For columns of pairs, the column in which a host of this kind runs alone; -1 if there is none."""
     running = view.running
     columns = candidates.columns
     hosts = np.flatnonzero(view.hosts)
@@ -513,9 +496,7 @@ CONTINUOUS = "a program with continuous columns"
 
 
 def check_names(policy: RoundPolicy) -> None:
-    """Refuse a formulation, an option of it, or a solver that there is not.
-
-    Rankings are checked before.
+    """Refuse an unknown formulation, option or solver; rankings are checked by `RoundPolicy`.
 
     Raises
     ------
@@ -532,11 +513,11 @@ def check_policy(
     instance: Instance,
     load: Callable[[str], type[Solver]] = load_solver,
 ) -> None:
-    """Refuse a policy that no round of an instance can be planned with,
-    in the words of `optsched.solve`.
+    """Refuse a policy with which no round of an instance can be planned, with the messages of
+    `optsched.solve`.
 
-    What only some of the jobs are to blame for, or only what runs now, is no reason: others come,
-    and plans say it.
+    Errors that only some of the jobs cause, or only the running jobs, are no reason: plans report
+    them, and later rounds have other jobs.
 
     Parameters
     ----------
@@ -548,7 +529,7 @@ def check_policy(
     Raises
     ------
     UsageError, InvalidInput
-        Names, options and values that make no sense, or not with this instance.
+        Names, options or values are invalid, or do not apply to this instance.
     SolverUnavailable
         The solver is not installed, or lacks what the formulation needs.
     """
@@ -560,7 +541,7 @@ def check_policy(
         return
     formulation = formulation_of(policy, instance, policy.constraints)
     formulation.check(instance)
-    if not formulation.takes_rows and any(not own.of_placement for own in constraints):
+    if not formulation.takes_rows and not all(item.of_placement for item in constraints):
         raise formulation.no_rows
     candidates = compile_for(formulation, instance)
     try:
@@ -570,33 +551,24 @@ def check_policy(
     except Infeasible:
         return
     except (UsageError, InvalidInput) as error:
-        if error.jobs and not _all(candidates, error.jobs):
+        if error.jobs and not np.isin(np.flatnonzero(candidates.present), error.jobs).all():
             return
         raise
     if policy.solver != AUTO:
         _check_solver(formulation, C, Engine(load, policy.solver))
 
 
-def _all(candidates: Candidates, jobs: tuple[int, ...]) -> bool:
-    """Whether these are all jobs that could be planned."""
-    there = np.flatnonzero(candidates.present)
-    return bool(np.isin(there, jobs).all())
-
-
 def _check_solver(formulation: Formulation, C: Classes, engine: Engine) -> None:
-    """Refuse a solver that is not here, or lacks what the program needs;
-    one that crashes costs a plan later.
+    """Refuse a solver that is not installed, or cannot solve the program. A crash is no reason: the
+    round falls back then.
     """
     try:
         engine.load(engine.solver).version()
-        if formulation.sense == "rule":  # most of them solve no program
+        if formulation.sense == "rule":  # most rules solve no program
             return
         try:
             program = formulation.program(C)
-        except (
-            OptschedError,
-            Infeasible,
-        ):  # a matter of the jobs: of another round there may be a program
+        except (OptschedError, Infeasible):  # with the jobs of another round there may be a program
             return
         asked = engine.load(engine.solver)
         if isinstance(program, AllocationProgram) and Capability.ALLOCATION in asked.capabilities:
@@ -608,7 +580,7 @@ def _check_solver(formulation: Formulation, C: Classes, engine: Engine) -> None:
             solver = engine.choose(rows=0, integer=program.integral, conic=program.conic)
             if not (program.integral or program.conic):
                 solver.require(Capability.CONTINUOUS, CONTINUOUS)
-        elif not len(C):  # the jobs tell what kind of plan it is
+        elif not len(C):  # the kind of plan depends on the jobs
             return
         elif isinstance(program, AllocationProgram | LinearPlan):
             linear = (

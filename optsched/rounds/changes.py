@@ -1,8 +1,8 @@
-"""What happens to jobs between two plans: time passes, they come, leave and are measured.
+"""Changes of jobs between two plans: time passes, and jobs come, leave and are measured.
 
-`Changes` gathers it event by event, each checked at once, and lets it happen together when somebody
-asks for the state: with 100,000 jobs a pass over all of them for every event would take longer than
-the plan. `advanced` is the same without events.
+`Changes` collects them event by event, each checked at once, and applies them together when the state
+is needed: with 100,000 jobs, a pass over all jobs for every event would take longer than the plan.
+`advanced` does the same without events.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ StepsAt = tuple[float, Mapping[int, float]]
 class Roster:
     """Rows of jobs by name, kept up to date from state to state.
 
-    Jobs have numbers that rise with their rows, so a row is found by bisection and a job that
-    leaves changes the entry of no other: a dictionary of all rows would be made again each round.
+    Jobs have numbers that ascend with their rows, so a row is found by bisection, and a job that
+    leaves does not change the entries of others. A dictionary of all rows would be made again each
+    round.
     """
 
     def __init__(self, names: JobNames) -> None:
@@ -54,7 +55,7 @@ class Roster:
         return -1 if number is None else int(self._numbers.searchsorted(number))
 
     def follow(self, names: JobNames, gone: IntArray, new: Sequence[str]) -> None:
-        """Let the jobs of some rows leave and new ones come, which is how the names came about."""
+        """Update after the jobs of some rows left and new jobs came; ``names`` is the result."""
         if self._number is not None:
             for row in gone.tolist():
                 del self._number[self._names[row]]
@@ -68,14 +69,13 @@ class Roster:
 class Changes:
     """Jobs that came, left and were measured since a state, and the time that has passed.
 
-    Time passes for all jobs at once, when `state` is asked for; only who leaves or is measured is
-    reckoned with at its own time. A method that changes something never fails: what can be refused
-    is checked before.
+    Time advances for all jobs at once when `state` is needed; only departures and measurements use
+    their own times. Methods that change something never fail: input is checked before.
 
     Attributes
     ----------
     before : RoundState
-        The state before all of it.
+        The state before all changes.
     now : float
         Time of the last change, seconds.
     """
@@ -87,22 +87,22 @@ class Changes:
         self._count = len(names)
         self.now = before.now
         self._columns: JobColumns | None = None
-        # Lists and dictionaries, no arrays: an event adds one entry, and numpy takes longer for that
-        # than everything else that is done for it.
+        # Lists and dictionaries: appending one entry to a numpy array takes longer than the rest of
+        # an event.
         self._came: list[float] = []
         self._steps: list[float] = []  # of the jobs that came
-        # When jobs left, departure by departure, and in which of these each left, by its row.
+        # Times of departures, and the number of the departure of each job that left, by row.
         self._left_at: list[float] = []
         self._left: dict[int, int] = {}
         self._names_left: set[str] = set()
         self._measured: list[StepsAt] = []
         self._state: RoundState | None = before
 
-    # --- what there is ------------------------------------------------------------------------
+    # --- the state ----------------------------------------------------------------------------
 
     @property
     def state(self) -> RoundState:
-        """The state after all of it."""
+        """The state after all changes."""
         if self._state is None:
             left = self._departures()
             ends = None if left is None else np.append(self._left_at, np.inf)[left]
@@ -111,18 +111,18 @@ class Changes:
         return self._state
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a job of this name now."""
+        """Whether a job of this name is present."""
         return isinstance(name, str) and self._find(name) >= 0
 
     def row(self, name: str, path: str) -> int:
-        """Row of a job among those before, which the jobs that came follow; raises `InvalidInput`."""
+        """Row of a job: first the jobs of the state before, then jobs that came; raises `InvalidInput`."""
         row = self._find(name)
         if row < 0:
             raise InvalidInput(path, show(name), "the id of a job that is there")
         return row
 
     def _find(self, name: str) -> int:
-        """Row of a job that is there, else -1."""
+        """Row of a present job, else -1."""
         if self._columns is not None and name in self._columns.rows:
             row = self._count + self._columns.rows[name]
         else:
@@ -130,13 +130,13 @@ class Changes:
         return -1 if row in self._left else row
 
     def steps(self, row: int) -> float:
-        """Steps of a job in all."""
+        """Total steps of a job."""
         if row < self._count:
             return float(self.before.instance.jobs_table.steps[row])
         return self._steps[row - self._count]
 
     def then(self, state: RoundState) -> Changes:
-        """Changes since another state, which may be that of a plan after these. This object is not used any more."""
+        """Changes since a later state, such as the state after a plan; they replace this object."""
         names = state.instance.jobs_table.names
         if names is not self.state.instance.jobs_table.names:
             return Changes(state)
@@ -146,31 +146,30 @@ class Changes:
         return Changes(state, self._roster)
 
     def ready_for(self, names: Sequence[str] = ()) -> Changes:
-        """Changes after which jobs of these names may come or leave.
+        """Changes to which jobs of these names can be added, or from which jobs can leave.
 
-        These are the changes themselves, unless the order of events would be lost if they happened
-        together.
+        This is the object itself, unless applying all changes together would lose the order of events.
         """
         if self._state is self.before:
             return self
-        # A name that comes again is another job, so the changes before it are settled first.
+        # A name that comes again is another job: the changes before it are applied first.
         again = not self._names_left.isdisjoint(names)
         return Changes(self.state) if again or self._colocated_labels else self
 
     @cached_property
     def _colocated_labels(self) -> bool:
-        """Whether co-location entries name labels: these become workloads when their last job leaves."""
+        """Whether co-location entries name labels, which become workloads when their last job leaves."""
         instance = self.before.instance
         named = {row for entry in instance.colocation for row in entry.workloads or ()}
         return any(instance.workloads[row].label for row in named)
 
-    # --- what happens -------------------------------------------------------------------------
+    # --- changes ------------------------------------------------------------------------------
 
     def checked(self, documents: Sequence[Mapping[str, Any]]) -> CheckedJobs:
         """Jobs that may come; raises `InvalidInput`."""
         if self._columns is None:
-            # The ids of all jobs that there are now are taken, those that came included. Weakly: else
-            # the state before would stay until the cycle collector comes, which rarely does here.
+            # Ids of present jobs must not come again. A weak reference: a cycle would keep the old
+            # state in memory until the cycle collector runs, which is rare here.
             self._columns = columns_beside(self.before.instance, weakref.proxy(self))
         jobs = self._columns.checked(documents)
         if jobs.after:
@@ -178,11 +177,11 @@ class Changes:
         return jobs
 
     def check_rates(self, jobs: CheckedJobs) -> None:
-        """Refuse gangs, checked here, whose workload has rates for 1 GPU alone, as in files
+        """Refuse checked gangs whose workload has rates for 1 GPU only, like instance files do
         (`TableModel.refuse_plain_numbers`).
         """
         columns = self._columns
-        assert columns is not None, "they were not checked here"
+        assert columns is not None, "the jobs were not checked"
         instance = self.before.instance
         if not (instance.rates.has_plain_numbers and reads_table(instance.performance)):
             return
@@ -202,22 +201,22 @@ class Changes:
             TableModel(instance.rates, instance).refuse_gangs(instance, gangs)
 
     def come(self, jobs: CheckedJobs, now: float) -> Changes:
-        """Add jobs that were checked here, and came at a time."""
-        assert self._columns is not None, "they were not checked here"
+        """Add checked jobs that come at a time."""
+        assert self._columns is not None, "the jobs were not checked"
         self._columns.add(jobs)
         self._came += [now] * len(jobs)
         self._steps += jobs.columns["steps"]
         return self._changed(now)
 
     def leave(self, jobs: Mapping[str, int], now: float) -> Changes:
-        """Let jobs leave, given their rows by name."""
+        """Remove jobs, given their rows by name."""
         self._left |= dict.fromkeys(jobs.values(), len(self._left_at))
         self._left_at.append(now)
         self._names_left.update(jobs)
         return self._changed(now)
 
     def measure(self, steps: Mapping[int, float], now: float) -> Changes:
-        """Let jobs, by their rows, have done so many steps."""
+        """Record the steps that jobs have done, by row."""
         self._measured.append((now, steps))
         return self._changed(now)
 
@@ -226,10 +225,12 @@ class Changes:
         self._state = None
         return self
 
-    # --- all at once --------------------------------------------------------------------------
+    # --- all changes together -----------------------------------------------------------------
 
     def _departures(self) -> IntArray | None:
-        """Number of the departure of each job that was there before, of those that stay one more; shape (jobs,)."""
+        """Number of the departure of each job of the state before; for jobs that stay, the number of
+        departures. Shape (jobs,).
+        """
         before = [row for row in self._left if row < self._count]
         if not before:
             return None
@@ -238,9 +239,9 @@ class Changes:
         return number
 
     def _exchanged(self, state: RoundState, left: IntArray | None) -> RoundState:
-        """A state of the same jobs as before, without those that left and with those that came."""
-        here = [row not in self._left for row in range(self._count, self._count + len(self._came))]
-        new = np.flatnonzero(np.array(here, bool))
+        """The state without the jobs that left and with the jobs that came."""
+        rows_of_new = range(self._count, self._count + len(self._came))
+        new = np.flatnonzero(np.array([row not in self._left for row in rows_of_new], bool))
         added = self._added(state.instance, new)
         if added is None and left is None:
             return state
@@ -268,7 +269,9 @@ class Changes:
 
 
 def advanced(state: RoundState, now: float) -> RoundState:
-    """The state at a later time: what runs has received that time, and everybody is owed its part of it."""
+    """The state at a later time: running rows have received that time, and all rows are owed their part
+    of it.
+    """
     return passed(state, max(now, state.now))
 
 
@@ -278,7 +281,7 @@ def passed(
     measured: Sequence[StepsAt] = (),
     ends: FloatArray | None = None,
 ) -> RoundState:
-    """The state at a later time, at which nothing else has changed than what was measured.
+    """The state at a later time, with the given measurements and no other change.
 
     Parameters
     ----------
@@ -286,9 +289,9 @@ def passed(
     now : float
         Seconds.
     measured : sequence of StepsAt
-        Since the time of the state; rows behind its jobs do not count.
+        Measurements since the time of the state; rows behind its jobs are ignored.
     ends : FloatArray, shape (jobs,), optional
-        Until when each job counts: what is owed to a pair stops there, and is its partner's.
+        Times at which jobs leave: rows of pairs are owed no time after that.
     """
     table, service, ledger = state.instance.jobs_table, state.service, state.ledger
     seconds = now - state.now
@@ -312,7 +315,7 @@ def passed(
 def _steps(
     state: RoundState, now: float, measured: Sequence[StepsAt]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Steps that each job has done at a time, its isolated time, and the steps that are counted in it."""
+    """Steps that each job has done at a time, its isolated time, and the steps counted in it."""
     table, rate = state.instance.jobs_table, state.service.isolated
     done, since = table.steps_done.copy(), np.full(len(table), state.now)
     isolated_time, counted = table.isolated_time.copy(), state.service.counted.copy()
@@ -322,10 +325,11 @@ def _steps(
         isolated_time[some] += more
         return bool(more.any())
 
-    # Fewer steps than were counted are forgotten as soon as anybody has done more of them.
+    # If a measurement corrects steps downwards, ``counted`` is lowered only when some job's isolated
+    # time grows: stored journals depend on this.
     seen, forget = EMPTY, False
     counts = bool(rate.any())
-    # What is reckoned up to a measurement counts before it is corrected: it was thought to be done.
+    # Steps assumed up to a measurement count as isolated time before the measurement replaces them.
     for job, time, steps in _in_turn(measured, len(table), each=counts):
         later = job[(since[job] < time) & counts]
         done[job] = _assumed_steps(state, job, done[job], since[job], time)
@@ -345,10 +349,10 @@ def _steps(
 def _in_turn(
     measured: Sequence[StepsAt], jobs: int, *, each: bool
 ) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
-    """Jobs, times and steps of what was measured, one event after the other.
+    """Jobs, times and steps of the measurements, one event after the other.
 
-    Isolated time adds up from event to event. Where none is counted (``each`` is false), the last
-    steps of each job say all, and one turn is enough.
+    Isolated time adds up from event to event. If none is counted (``each`` is false), only the last
+    measurement of each job matters.
     """
     found = [
         [(row, at, done) for row, done in steps.items() if row < jobs] for at, steps in measured
@@ -368,13 +372,13 @@ def _assumed_steps(
     since: FloatArray,
     until: float | FloatArray,
 ) -> FloatArray:
-    """Steps that some jobs are assumed to have done by a time, given those at an earlier one."""
+    """Steps that jobs are assumed to have done by a time, given those at an earlier time."""
     if not state.policy.progress:
         return done
     steps = state.instance.jobs_table.steps[jobs]
     speed, resumes = state.service.speed[jobs], state.service.resumes[jobs]
     left = np.maximum(steps - done, 0.0)
-    # A job is never assumed to be done: only the caller knows. It keeps a round of work.
+    # Only the caller knows that a job is complete: a job is assumed to have a round of work left.
     least = np.minimum(left, speed * state.instance.round)
     seconds = until - since
     made = speed * np.clip(since + seconds - np.maximum(resumes, since), 0.0, seconds)
@@ -388,17 +392,17 @@ def with_instance(
     came: FloatArray | None = None,
     left: IntArray | None = None,
 ) -> RoundState:
-    """The state with other jobs: those at these rows, in that order, then the ones behind them.
+    """The state with other jobs: the jobs at these rows, in that order, then new jobs.
 
     Parameters
     ----------
     state : RoundState
     instance : Instance
-        Of the time of the state.
+        With these jobs, at the time of the state.
     rows : IntArray
         Jobs that stay.
     came : FloatArray, shape (jobs that come,), optional
-        When the others came, seconds; by default now.
+        When the new jobs came, seconds; by default now.
     left : IntArray, shape (jobs of the state,), optional
         Number of the departure of each job that left; by default all left at once.
     """

@@ -1,4 +1,4 @@
-"""The rules that every plan keeps, checked on what it says, with nothing of what made it."""
+"""An independent check of the rules that every plan must keep; no code that makes plans is used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from optsched.rounds.view import View
 def broken_rules(
     view: View, running: Mapping[int, Place], setups: Mapping[int, Setup]
 ) -> tuple[str, ...]:
-    """What is wrong with what a plan lets run: every rule that it breaks, as text."""
+    """Every rule that a plan breaks, as text."""
     places = RunningJobs.of(running)
     return (
         *_wrong_gpus(view, places),
@@ -35,9 +35,9 @@ def broken_rules(
 
 
 def _wrong_gpus(view: View, places: RunningJobs) -> Iterator[str]:
-    """GPUs exist, in the pool that is named, on nodes that take work.
+    """GPUs exist, in the named pool, on nodes that take work.
 
-    A job that cannot be preempted keeps those of nodes that take none any more.
+    A job that cannot be preempted keeps its GPUs on nodes that take no more work.
     """
     cluster = view.instance.cluster
     numbering = cluster.numbering
@@ -45,7 +45,7 @@ def _wrong_gpus(view: View, places: RunningJobs) -> Iterator[str]:
     if not len(gpu):
         return
     owner = places.owner
-    # A name that is no GPU has the number NONE; 0 replaces it, so that it has some node.
+    # An unknown name has the number NONE; 0 replaces it here, and it is reported below.
     node = numbering.node_of(np.maximum(gpu, 0))
     usable = cluster.usable(view.instance.now)
     unknown = (gpu == NONE) | (numbering.pool[node] != places.pool[owner])
@@ -81,17 +81,16 @@ def _gpus_given_twice(
     for number in given_again[given_again != NONE].tolist():
         holders = job[gpu == number].tolist()
         if not _share(view, holders, setups):
-            names = ", ".join(view.instance.jobs_table.names[one] for one in holders)
+            names = ", ".join(view.instance.jobs_table.names[holder] for holder in holders)
             yield f"{numbering.gpu_name(number)} is given to {names}"
 
 
 def _slices_of_no_layout(
     view: View, places: RunningJobs, setups: Mapping[int, Setup]
 ) -> Iterator[str]:
-    """The slices of a GPU (MIG) have starts at which no two of them take the same memory slice, and no other
-    share is beside them.
+    """The slices of a GPU (MIG) can start where no two of them overlap, and no other share is on the GPU.
 
-    Of jobs that cannot be preempted alone the plan decides nothing.
+    GPUs of which all holders cannot be preempted are not checked: the plan does not decide about them.
     """
     instance = view.instance
     table, options = instance.jobs_table, instance.options
@@ -119,7 +118,9 @@ def _slices_of_no_layout(
 
 
 def _side_by_side(parts: Sequence[Partition | None], taken: frozenset[int]) -> bool:
-    """Whether slices have starts at which they take none of these memory slices, and none twice."""
+    """Whether slices have starts at which they overlap neither each other nor the ``taken`` memory
+    slices.
+    """
     if not parts:
         return True
     first, rest = parts[0], parts[1:]
@@ -132,7 +133,7 @@ def _side_by_side(parts: Sequence[Partition | None], taken: frozenset[int]) -> b
 
 
 def _gangs_not_whole(view: View, places: RunningJobs) -> Iterator[str]:
-    """A job has as many GPUs as it may have."""
+    """A job has a number of GPUs that it may have."""
     names = view.instance.jobs_table.names
     allowed = _allowed(view, places.job, places.length)
     for job, gpus in zip(places.job[~allowed].tolist(), places.length[~allowed], strict=True):
@@ -140,71 +141,75 @@ def _gangs_not_whole(view: View, places: RunningJobs) -> Iterator[str]:
 
 
 def _jobs_not_ready(view: View, places: RunningJobs) -> Iterator[str]:
-    """Only jobs run that have arrived, whose predecessors are done and that have steps left.
+    """Only jobs run that have arrived, whose predecessors are complete, and that have steps left.
 
-    One that cannot be preempted runs until it is said to be complete.
+    A job that cannot be preempted runs until the caller reports it as complete.
     """
     table = view.instance.jobs_table
     job = places.job
     done = (table.steps_left[job] <= 0) & ~view.must[job]
     late = view.awaits[job] | (table.arrival[job] > view.instance.now) | done
-    for one in job[late].tolist():
-        yield f"job {table.names[one]} is not to run now"
+    for row in job[late].tolist():
+        yield f"job {table.names[row]} is not to run now"
 
 
 def _jobs_stopped_that_cannot_be(
     view: View, running: Mapping[int, Place], setups: Mapping[int, Setup]
 ) -> Iterator[str]:
-    """Jobs that run and cannot be preempted run on where they are, and as they do."""
+    """Running jobs that cannot be preempted keep their GPUs and their setup."""
     table = view.instance.jobs_table
-    for one in np.flatnonzero(view.must).tolist():
-        job = f"job {table.names[one]} cannot be preempted"
-        if one not in running or set(running[one][1]) != set(table.running[one][1]):
+    for row in np.flatnonzero(view.must).tolist():
+        job = f"job {table.names[row]} cannot be preempted"
+        if row not in running or set(running[row][1]) != set(table.running[row][1]):
             yield f"{job}, and is stopped or moved"
-        elif not view.configured.goes_on(one, setups.get(one, PLAIN)):
+        elif not view.configured.goes_on(row, setups.get(row, PLAIN)):
             yield f"{job}, and goes on in another configuration"
 
 
-# --- what jobs may have -----------------------------------------------------------------------
+# --- numbers of GPUs, and shares --------------------------------------------------------------
 
 
 def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:
-    """Whether each job may have so many GPUs."""
+    """Whether each job may have this number of GPUs."""
     table = view.instance.jobs_table
     options = view.instance.options
     allowed = (table.gpus_min[job] <= gpus) & (gpus <= table.gpus_max[job])
     served = view.instance.workloads.with_parameter(KEY)
-    # A job of workers and servers without its own rates does not say how many GPUs it may have.
+    # A job with parameter servers and without its own rates states no numbers of GPUs.
     allowed |= served[table.workload[job]] & (table.rates[job] < 0)
     listed = (table.options[job] >= 0) | (table.levels[job] >= 0)
     for job_index in np.flatnonzero(listed).tolist():
-        own = int(table.options[job[job_index]])
+        option_list = int(table.options[job[job_index]])
         levels = int(table.levels[job[job_index]])
         counts = (
             table.level_lists[levels]
-            if own < 0
-            else options.gpus[options.indptr[own] : options.indptr[own + 1]]
+            if option_list < 0
+            else options.gpus[options.indptr[option_list] : options.indptr[option_list + 1]]
         )
         allowed[job_index] = int(gpus[job_index]) in [int(count) for count in counts]
     return allowed
 
 
 def _share(view: View, jobs: list[int], setups: Mapping[int, Setup]) -> bool:
-    """Whether jobs may share a GPU:
-    two jobs that stand in a pair, or jobs whose shares fit together.
+    """Whether jobs may share a GPU: jobs whose shares add up to at most 1, or two jobs of a pair.
 
-    Of a job that runs as only the caller knows, the least share of its options counts.
+    If the configuration of a job is unknown, the smallest share of its options counts.
     """
     instance = view.instance
     table = instance.jobs_table
     options = instance.options
     shares = []
     for job in jobs:
-        own = int(table.options[job])
-        part = (
-            options.share[options.indptr[own] : options.indptr[own + 1]] if own >= 0 else np.ones(1)
-        )
-        shares.append(setups[job].share if job in setups else float(part.min(initial=1.0)))
+        option_list = int(table.options[job])
+        if job in setups:
+            shares.append(setups[job].share)
+        elif option_list < 0:
+            shares.append(1.0)
+        else:
+            of_options = options.share[
+                options.indptr[option_list] : options.indptr[option_list + 1]
+            ]
+            shares.append(float(of_options.min(initial=1.0)))
     if sum(shares) <= 1.0 + 1e-9:
         return True
     if len(jobs) != 2:

@@ -1,8 +1,8 @@
-"""What a plan decides, as arrays of differences to the state that it was made for.
+"""The decisions of a plan, as arrays of differences from the state for which it was made.
 
-The journal keeps them with each plan, so that recovery applies plans as it applies events: nothing
-is solved, compiled or seated again. Of 100,000 jobs most run on or wait as before, so that a round
-takes a few hundred kilobytes; nearly all of that are the fractions of the new allocation.
+The journal stores them with each plan, so that recovery applies plans like events: nothing is solved,
+compiled or seated again. Most of 100,000 jobs keep running or waiting, so a round takes a few hundred
+kilobytes, nearly all of it for the fractions of the new allocation.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from optsched.rounds.state import RoundState, basis_of, basis_parts
 from optsched.solving.warm_start import WarmStart
 
 MANY = 4
-"""Where more than one entry in so many differs, an array is written as a whole."""
+"""An array is written as a whole if more than one entry in ``MANY`` differs."""
 
 Packed = Mapping[str, AnyArray]
 
 
 def decisions_of(plan: Plan, state: RoundState) -> dict[str, AnyArray]:
-    """A plan of a state, but for its solution and its timings, as arrays by name."""
+    """A plan without its solution and its timings, as arrays by name."""
     service = state.service
     arrays = {
         **differences("verdict", _as_before(state), plan.verdict),
@@ -63,15 +63,15 @@ def plan_of(
     Parameters
     ----------
     state : RoundState
-        That it was made for.
+        The state for which it was made.
     arrays : mapping of str to array
     fallback, stands, refused
-        As of the plan: they are not in the arrays, as a journal shows them.
+        Those of the plan: they are not in the arrays, because a journal shows them as text.
 
     Raises
     ------
     ValueError, LookupError, TypeError
-        The arrays are of another state.
+        The arrays belong to another state.
     """
     verdict = combined("verdict", _as_before(state), arrays)
     isolated = None
@@ -101,19 +101,18 @@ def plan_of(
 
 
 def _as_before(state: RoundState) -> IntArray:
-    """The verdicts of a plan in which everybody goes on running, or waiting."""
+    """The verdicts of a plan in which all jobs keep running, or waiting."""
     verdict = np.full(len(state.instance.jobs_table), Verdict.HOLD, np.int64)
     verdict[state.instance.jobs_table.places.job] = Verdict.KEEP
     return verdict
 
 
-# --- an array and the one before -------------------------------------------------------------
+# --- differences of arrays -------------------------------------------------------------------
 
 
 def differences(name: str, before: AnyArray, after: AnyArray) -> dict[str, AnyArray]:
-    """Where an array differs from one before, and its entries there; the whole array where many do.
-
-    Nothing, where they are the same.
+    """Positions at which an array differs from an earlier one, and its entries there; the whole array if
+    many differ, nothing if none does.
     """
     if before.shape != after.shape:
         return {f"{name}.all": after}
@@ -127,7 +126,7 @@ def differences(name: str, before: AnyArray, after: AnyArray) -> dict[str, AnyAr
 
 
 def combined(name: str, before: AnyArray, arrays: Packed) -> AnyArray:
-    """The array that `differences` was given."""
+    """The array of which `differences` made these arrays."""
     if f"{name}.all" in arrays:
         return arrays[f"{name}.all"]
     if f"{name}.at" not in arrays:
@@ -144,7 +143,7 @@ COLUMNS = tuple(item.name for item in fields(Ledger) if item.name not in ("key",
 
 def _ledger_arrays(before: Ledger, after: Ledger) -> dict[str, AnyArray]:
     row = find_rows(before.key, after.key)
-    # Rows that stay keep their order nearly everywhere: each is the one after the row before it.
+    # Most rows keep their order, so most steps are 1 and are not stored.
     step = np.diff(row, prepend=-1)
     arrays = {
         "ledger.rows": np.array([len(row)]),
@@ -170,17 +169,17 @@ def _ledger(before: Ledger, arrays: Packed) -> Ledger:
 
 
 def _at(ledger: Ledger, name: str, row: IntArray) -> AnyArray:
-    """A column of some rows of a ledger; 0 for those that it does not have (-1)."""
+    """A column of some rows of a ledger; 0 for new rows (-1)."""
     column = getattr(ledger, name)
-    # The last entry is read for row -1.
+    # The last entry is for row -1.
     return np.append(column, np.zeros(1, column.dtype))[row]
 
 
-# --- who holds which GPUs --------------------------------------------------------------------
+# --- GPUs of running jobs --------------------------------------------------------------------
 
 
 def _place_arrays(plan: Plan, state: RoundState) -> dict[str, AnyArray]:
-    """Places of jobs that start or move, and of those whose start was not known before."""
+    """GPUs of jobs that start or move, and of jobs whose start time was unknown before."""
     places = RunningJobs.of(plan.running)
     before = state.instance.jobs_table.places
     changed = np.flatnonzero(~_stay(before, plan.verdict)[places.job])
@@ -208,7 +207,7 @@ def _places(state: RoundState, verdict: IntArray, arrays: Packed) -> RunningJobs
 
 
 def _stay(before: RunningJobs, verdict: IntArray) -> BoolArray:
-    """Jobs whose places are those of before; shape (jobs,)."""
+    """Mask of the jobs that keep their GPUs and have a known start time; shape (jobs,)."""
     dated = np.zeros(len(verdict), bool)
     dated[before.job] = before.dated
     return np.asarray(dated & (verdict == Verdict.KEEP))
@@ -242,7 +241,7 @@ def _warm(before: WarmStart | None, arrays: Packed) -> WarmStart | None:
     return basis_of(header, parts)
 
 
-# --- who is admitted -------------------------------------------------------------------------
+# --- admissions ------------------------------------------------------------------------------
 
 
 def _admission_arrays(before: IntArray, after: Admissions) -> dict[str, AnyArray]:
@@ -266,8 +265,8 @@ def _admissions(before: IntArray, arrays: Packed) -> Admissions | None:
 
 
 def _texts_of_jobs(name: str, texts: Mapping[int, str]) -> tuple[list[str], dict[str, AnyArray]]:
-    """Texts by the row of a job: each text once, and arrays that say whose it is."""
-    # Thousands of jobs wait, or are declined, for the same reason.
+    """Texts by the row of a job: each text once, and arrays with the jobs and their texts."""
+    # Thousands of jobs have the same reason.
     number: dict[str, int] = {}
     text = [number.setdefault(why, len(number)) for why in texts.values()]
     job = np.fromiter(texts, np.int64, len(text))
@@ -275,7 +274,7 @@ def _texts_of_jobs(name: str, texts: Mapping[int, str]) -> tuple[list[str], dict
 
 
 def _by_job(name: str, texts: Sequence[str], arrays: Packed) -> dict[int, str]:
-    """The texts that `_texts_of_jobs` took apart."""
+    """The texts of which `_texts_of_jobs` made these arrays."""
     chosen = [texts[number] for number in arrays[f"{name}.text"].tolist()]
     return dict(zip(arrays[f"{name}.job"].tolist(), chosen, strict=True))
 
@@ -302,7 +301,7 @@ def _text_arrays(plan: Plan) -> dict[str, AnyArray]:
 def _order(given: Sequence[Any] | None, arrays: Packed) -> Order | None:
     if given is None:
         return None
-    # Older records say more behind these three.
+    # Older records have more entries after these three.
     ranking, strict, fallback, *_ = given
     position, renewed = arrays["order.position"], arrays["order.renewed"]
     return Order(ranking, position, renewed, strict, fallback)

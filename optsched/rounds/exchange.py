@@ -1,33 +1,34 @@
-"""The rows of a round as one set, where jobs have several: which sets are worth most.
+"""Select the rows of a round as one set, if jobs have several rows: the set with the greatest worth.
 
-A job that shares GPUs has several rows (alone, beside one, beside another), and so has one whose
-time is split over pools. Only one of them runs in a round, and each is in the way of rows of other
-jobs. Taken one by one, in the order in which they are due, such rows waste GPUs: some are owed more
-from round to round, though the allocation could be realised. Taken as a set they are not. After a
-round in which the rows s run, row r is owed d_r + x_r - s_r rounds, and job j the sum over its
-rows, D_j + X_j - sum s_r. The sum of the squares of both is least for the set that is worth most,
+A job that shares GPUs has several rows (alone, or with one of several partners), and so has a job
+whose time is split over pools. Only one of its rows runs in a round, and each conflicts with rows of
+other jobs. If such rows are selected one by one in the order of their due times, GPUs are wasted and
+some deficits grow from round to round, although the allocation could be realised. Selected as a set
+they do not. After a round in which the rows s run, row r is owed d_r + x_r - s_r rounds, and job j
+the sum over its rows, D_j + X_j - sum s_r. The sum of the squares of both is least for the set with
+the greatest worth,
 
     maximise  sum_r w_r s_r     over the sets of rows that can run side by side,
 
     w_r = (d_r + h_r + x_r - 1/2) + sum over the one or two jobs j of r of (D_j + h_r + X_j - 1/2),
 
-where a row that runs now counts, with its jobs, as if it were owed h_r rounds more
+where a running row counts, with its jobs, as if it were owed h_r rounds more
 (`optsched.rounds.selection`).
 
-With h = 0 the first term is x_r (1 - due_r): what is due in this round is worth something. An
-allocation that rounds can realise is a mean of such sets, so that a best one is worth no less than
-the allocation: what is owed, times what it grows by, is at most 0. Then it stays **bounded**, for
-ever (the perceptron cycling theorem: Block and Levin, "On the boundedness of an iterative procedure
-for solving a system of linear inequalities", 1970; as a rule for choosing vertices of any polytope:
-Adler et al., "Convex dynamics and applications", 2005). For that a set need not be the best: it
-suffices that it is worth what the allocation is. Sets are therefore improved by chains of exchanges
-(`RowPacking`), within a bounded number of steps.
+With h = 0 the first term is x_r (1 - due_r), so rows that are due in this round have positive worth.
+An allocation that rounds can realise is a mean of such sets, so the best set is worth at least as
+much as the allocation, and the inner product of the deficits and their change is at most 0. Then the
+deficits stay **bounded** forever (the perceptron cycling theorem: Block and Levin, "On the
+boundedness of an iterative procedure for solving a system of linear inequalities", 1970; as a rule
+for choosing vertices of any polytope: Adler et al., "Convex dynamics and applications", 2005). The
+set need not be optimal for this: it is enough that it is worth as much as the allocation. Therefore
+sets are improved by a bounded number of chains of exchanges (`RowPacking`).
 
-A row that is so far ahead that what it ran would not be counted (`optsched.rounds.ledger`) is worth
-nothing, whatever its jobs are owed: time on GPUs would be lost to all others.
+A row that is so far ahead that its time would not be counted (`optsched.rounds.ledger`) has no worth,
+whatever its jobs are owed: other rows could use the GPUs.
 
-What is owed beyond `MUCH` rounds counts 1 / x-fold, for jobs 1 / X-fold: it only comes to that
-where the allocation cannot be realised, and makes all fall short in proportion to what they claim.
+Deficits beyond `MUCH` rounds are divided by x (for jobs by X). They arise only if the allocation
+cannot be realised; then all rows fall short in proportion to their claims.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ from optsched.candidates import JobRows, Uses
 from optsched.placement.instant import Instant, first_fit
 
 MUCH = 4.0
-"""Rounds that are owed, beyond which it counts how many rounds a row needs to be owed as much."""
+"""Rounds; deficits beyond this are divided by the fraction of the row."""
 SMALL = 0.01
-"""Fractions below this count as this:
-what is left of larger ones that were owed much does not outweigh all.
+"""Smaller fractions count as this. Otherwise a deficit from a time of larger fractions would outweigh
+all others.
 """
 ROUNDING = 1e-9
 """Rounds."""
@@ -55,8 +56,8 @@ ROUNDING = 1e-9
 def worth_of(
     rows: JobRows, deficit: FloatArray, head_start: FloatArray, most_ahead: FloatArray
 ) -> FloatArray:
-    """w of each row, in rounds;
-    negative for rows that have no claim, or could not be credited with a round.
+    """Worth w of each row, in rounds; negative for rows without a claim, and for rows so far ahead that
+    a round would not be counted for them.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ def worth_of(
     shared = rows.partner >= 0
     x = rows.fraction
     owed = np.where(claims, deficit + rows.fraction, 0.0)
-    # Each row counts for both of its jobs.
+    # A row of a pair counts for both jobs.
     ends = np.concatenate([rows.job, rows.partner[shared]])
     jobs = int(ends.max(initial=-1)) + 1
     job_x = np.zeros(jobs)
@@ -88,7 +89,7 @@ def worth_of(
     pairs = np.flatnonzero(shared)
     other = rows.partner[shared]
     worth[pairs] += _weight(job_owed[other] + head_start[pairs], job_x[other]) - 0.5
-    # A row that would be further ahead than the ledger counts gains nothing by running.
+    # The ledger does not count time beyond `most_ahead`.
     counts = deficit + x - 1.0 >= -most_ahead - ROUNDING
     return np.where(claims & counts, worth, -1.0)
 
@@ -104,8 +105,7 @@ def exchanged(
     free: FloatArray,
     busy: BoolArray,
 ) -> IntArray:
-    """Rows that run side by side,
-    and are worth no less than when each is taken in order if it fits.
+    """Rows that run side by side, worth at least as much as the rows that `first_fit` selects.
 
     Parameters
     ----------
@@ -113,11 +113,11 @@ def exchanged(
         A rows of R resources.
     worth : FloatArray, shape (A,)
     order : IntArray
-        Rows of positive worth, the first first.
+        Rows of positive worth, in the order in which they are tried.
     free : FloatArray, shape (R,)
-        What is free of each resource, as a share of its capacity.
+        Free share of each resource.
     busy : BoolArray, shape (jobs,)
-        Jobs that run already.
+        Jobs that already run.
 
     Returns
     -------
@@ -146,10 +146,10 @@ def exchanged(
 
 
 def _near_the_edge(instant: Instant, rows: IntArray, taken: BoolArray) -> BoolArray:
-    """Mask of the rows that chains may reach: those of jobs that have several, and few others.
+    """Mask of the rows that chains may exchange: those of jobs with several rows, and few others.
 
-    Of each resource these are the rows that were taken and are worth least, and those that were
-    left and are worth most.
+    The others are, for each resource, the selected rows of least worth and the unselected rows of
+    greatest worth.
 
     Parameters
     ----------
@@ -177,26 +177,26 @@ def _near_the_edge(instant: Instant, rows: IntArray, taken: BoolArray) -> BoolAr
 CHAINS = 100
 """Chains that are tried, at most."""
 LONGEST = 8
-"""Rows that a chain puts in though others have to go, at most."""
+"""Rows that a chain puts in by removing others, at most."""
 TRIED = 64
-"""Rows that are tried for what a chain left free of a resource, at most."""
+"""Rows that are tried on the free part of a resource after a removal, at most."""
 LEAST = 1e-9
 """Gains below this are rounding."""
 
 
 class ChainStep(NamedTuple):
-    """A row that a chain put in or took out."""
+    """A row that a chain put in or removed."""
 
     row: int
     entered: bool
 
 
 class RowPacking:
-    """Rows, some of them inside: no job twice, no resource beyond what is free of it.
+    """A set of rows (those inside) in which no job is twice and no resource is exceeded.
 
-    A chain puts a row in, takes out what is in its way, fills what that leaves, and lets a job that
-    has lost its row come back in another, which may in turn take out further ones. Of each chain
-    the part is kept that gains most (ejection chains: Glover, "Ejection chains, reference
+    A chain puts a row in, removes the rows that conflict with it, fills the resources that become
+    free, and puts a job that lost its row back in another row, which may remove further rows. The
+    part of the chain with the greatest gain is kept (ejection chains: Glover, "Ejection chains, reference
     structures and alternating path methods for traveling salesman problems", 1996). Where every row
     is two jobs on one GPU, a chain is an alternating path of a matching.
 
@@ -210,7 +210,7 @@ class RowPacking:
     worth : FloatArray, shape (A,)
         Positive and ascending.
     free : FloatArray, shape (R,)
-        What is free of each resource before any row is inside.
+        Free share of each resource before any row is inside.
 
     Attributes
     ----------
@@ -247,8 +247,8 @@ class RowPacking:
         self._of_resource: list[list[int]] = [[] for _ in self._free]
         # Descending, so that the lists of jobs and resources begin with the rows worth most.
         for row in range(len(self._jobs) - 1, -1, -1):
-            for one in self._jobs[row]:
-                self._of_job.setdefault(one, []).append(row)
+            for member in self._jobs[row]:
+                self._of_job.setdefault(member, []).append(row)
             for number, _ in self._uses[row]:
                 self._of_resource[number].append(row)
 
@@ -262,7 +262,7 @@ class RowPacking:
             insort(self._holders[number], row)
 
     def improve(self) -> None:
-        """Try chains from the rows that are outside, those worth most first, until none gains."""
+        """Try chains from the rows that are outside, those of greatest worth first, until none gains."""
         left = CHAINS
         gains = True
         while gains:
@@ -281,10 +281,10 @@ class RowPacking:
             del self._holders[number][bisect_left(self._holders[number], row)]
 
     def _chain(self, first: int) -> bool:
-        """The best chain that is found from a row; whether it gains."""
+        """Apply the best chain that is found from a row; return whether it gains."""
         steps = []
-        kept: set[int] = set()  # what it put in stays in
-        gone = set()  # what it took out is not forced in again
+        kept: set[int] = set()  # rows that the chain put in are not removed
+        gone = set()  # rows that it removed are not put back by removing others
         gain = 0.0
         best = LEAST
         length = 0
@@ -307,7 +307,7 @@ class RowPacking:
                 best = gain
                 length = len(steps)
             row = self._coming_back(lost, kept, gone)
-        # Undo what came after the best part of the chain.
+        # Undo the steps after the best part of the chain.
         for step in reversed(steps[length:]):
             if step.entered:
                 self._take(step.row)
@@ -316,8 +316,8 @@ class RowPacking:
         return length > 0
 
     def _in_the_way(self, row: int, kept: set[int]) -> list[int] | None:
-        """Rows that have to go for one, or None:
-        those of its jobs, and those worth least that hold what it needs.
+        """Rows that must be removed for a row: the rows of its jobs, and rows of least worth that use
+        its resources. None if that is impossible.
         """
         going = list(
             dict.fromkeys(self._row_of[job] for job in self._jobs[row] if job in self._row_of)
@@ -343,7 +343,7 @@ class RowPacking:
         )
 
     def _refilling(self, row: int, going: list[int], lost: list[int]) -> list[int]:
-        """Put a row in, and what fits beside it now that others are gone."""
+        """Put a row in, and rows that fit beside it after the removals; return the latter."""
         self.put(row)
         entered = []
         freed = dict.fromkeys(number for other in going for number, _ in self._uses[other])
@@ -361,7 +361,7 @@ class RowPacking:
         )
 
     def _coming_back(self, lost: list[int], kept: set[int], gone: set[int]) -> int | None:
-        """The row by which one of the jobs that have lost theirs comes back at the least cost."""
+        """The row with the least cost that puts back a job which lost its row; None if there is none."""
         least = float("inf")
         found = None
         for job in lost:

@@ -1,8 +1,8 @@
-"""Hosts and guests: the row in which each job that cannot be preempted goes on.
+"""Hosts and guests: the row in which each job that cannot be preempted continues.
 
 A running job that cannot be preempted (a **host**) keeps its GPUs, but another job (its **guest**)
-may join it there, and leave again, while the host runs on. Of the rows in which a host keeps its
-GPUs it takes the first one in the order whose guest is free and has room (`Hosts.chosen`).
+may join it there and leave again while the host keeps running. Of the rows in which a host keeps
+its GPUs, it gets the first one in the order whose guest is free and has room (`Hosts.chosen`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Fits = Callable[[IntArray], bool]
 
 @dataclass(frozen=True)
 class Hosts:
-    """Rows in which jobs that cannot be preempted stay where they are.
+    """Rows in which jobs that cannot be preempted keep their GPUs.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Hosts:
     in_place : InPlace
     rows : JobRows, A rows
     continues : BoolArray, shape (A,)
-        Rows whose jobs can all go on as they are.
+        Rows whose jobs all can continue on the GPUs that they hold.
     partner_now : IntArray, shape (jobs,)
         The job with which each shares its GPUs now, -1 for none.
     constraints : sequence of mappings
@@ -78,7 +78,7 @@ class Hosts:
 
     @cached_property
     def firm(self) -> BoolArray:
-        """Rows of jobs that cannot be preempted, as they run now."""
+        """Rows in which jobs that cannot be preempted run now."""
         return self.continues & (self._first_must | self._second_must)
 
     @cached_property
@@ -100,31 +100,31 @@ class Hosts:
 
     @cached_property
     def shared(self) -> BoolArray:
-        """Rows in which a host runs beside a guest, one that is there or one that joins."""
+        """Rows in which a host runs with a guest, the present one or a new one."""
         return (self.continues | self.joins) & self._one_must
 
     @cached_property
     def anchor(self) -> IntArray:
-        """The host of each row that is shared, else -1."""
+        """The host of each shared row, -1 for other rows."""
         host = np.where(self._first_must, self.rows.job, self.rows.partner)
         return np.where(self.shared, host, -1)
 
     @cached_property
     def guest(self) -> IntArray:
-        """The guest of each row that is shared."""
+        """The guest of each shared row."""
         return np.where(self.anchor == self.rows.job, self.rows.partner, self.rows.job)
 
     # --- jobs without a row ---------------------------------------------------------------
 
     @cached_property
     def rowless(self) -> BoolArray:
-        """Jobs that cannot be preempted and go on in none of the rows; shape (jobs,)."""
+        """Jobs that cannot be preempted and continue in none of the rows; shape (jobs,)."""
         must = self.view.must
         return must & ~jobs_of(self.rows, self.firm, len(must))
 
     @cached_property
     def free(self) -> FloatArray:
-        """Share of each renewable resource that is free beside these."""
+        """Share of each renewable resource that these jobs leave free."""
         resources = self.classes.resources
         capacity = self.classes.capacity
         used = capacity - self.view.left_beside(self.rowless, resources)
@@ -133,16 +133,16 @@ class Hosts:
 
     @property
     def unable(self) -> tuple[int, int]:
-        """Running jobs that cannot go on in any row, and pairs of jobs that can only go on apart.
+        """Number of running jobs that cannot continue in any row, and of pairs that cannot continue
+        as pairs. They are moved or stopped whatever is selected.
 
-        Jobs that cannot be preempted, or that have to leave their nodes, do not count.
+        Jobs that cannot be preempted, or that must leave their nodes, do not count.
         """
         view = self.view
         jobs = len(self.view.must)
         able = jobs_of(self.rows, self.continues, jobs)
         in_pair = jobs_of(self.rows, self.continues & (self.rows.partner >= 0), jobs)
         may_stay = ~(view.must | view.evicted)
-        # They are moved or stopped whatever is selected.
         unable = view.running.runs & may_stay & ~able
         alone = may_stay & able
         parting = alone & ~in_pair & gathered(alone, self.partner_now, False)
@@ -151,27 +151,26 @@ class Hosts:
     # --- the choice -----------------------------------------------------------------------
 
     def chosen(self, order: IntArray, preemptions_left: float) -> BoolArray:
-        """Mask of the rows that run: one of each job that cannot be preempted and can stay.
+        """Mask of the rows that run: one row of each job that cannot be preempted and can stay.
 
         Parameters
         ----------
         order : IntArray
-            All rows, the first first.
+            All rows in the order in which they are tried.
         preemptions_left : float
-            Running jobs that may be preempted or moved, at most.
+            Most running jobs that may be preempted or moved.
         """
         if not self.shared.any():
             return self.firm
         fits = self._fit if np.isinf(preemptions_left) else self._fit_beside_all
-        # Most rounds have room for all guests: only where not is each tried for room.
-        # Two passes: the first ignores room, and is right in most rounds.
+        # The first pass assumes room for all guests, which is right in most rounds.
         hopeful = self._chosen(order, preemptions_left, lambda rows: True)
         if fits(np.flatnonzero(hopeful)):
             return hopeful
         return self._chosen(order, preemptions_left, fits)
 
     def _chosen(self, order: IntArray, preemptions_left: float, fits: Fits) -> BoolArray:
-        """Each host takes the first of its rows whose guest is free and that fits."""
+        """Give each host the first of its rows whose guest is free and that fits."""
         has_shared = mask_of(self.anchor, len(self.view.must) + 1)
         has_shared[-1] = False
         alone = self.firm & (self.rows.partner < 0) & has_shared[self.rows.job]
@@ -186,10 +185,10 @@ class Hosts:
     # --- room -----------------------------------------------------------------------------
 
     def _fit(self, some: IntArray) -> bool:
-        """Whether rows can run side by side, with the hosts where they are."""
+        """Whether rows can run side by side, with the hosts on their GPUs."""
         view = self.view
         rows = self.rows
-        # Rows that must go on come first: they hold their GPUs whatever joins them.
+        # Rows that must continue come first: they keep their GPUs whatever joins them.
         some = some[np.argsort(~self.firm[some], kind="stable")]
         host = np.where(self.anchor[some] >= 0, self.anchor[some], rows.job[some])
         places = view.instance.jobs_table.places
@@ -207,18 +206,18 @@ class Hosts:
         return len(first_fit(instant_of(rows, uses), some, free)) == len(some)
 
     def _fit_beside_all(self, some: IntArray) -> bool:
-        """Whether rows can run beside all others that run now: no guest preempts anybody."""
+        """Whether rows can run beside all other running jobs, so that no guest preempts a job."""
         return self._fit(np.concatenate([some, self._others_going_on(some)]))
 
     def _others_going_on(self, some: IntArray) -> IntArray:
-        """Rows in which all jobs go on that are not in some rows: those in pairs stay in them."""
+        """Rows in which all jobs continue that are in none of these rows; pairs continue as pairs."""
         rows = self.rows
         jobs = len(self.view.must)
         busy = np.append(jobs_of(rows, some, jobs), False)
         on_gpus = self.classes.gpus[rows.column] > 0
         possible = self.continues & on_gpus & ~busy[rows.job] & ~busy[rows.partner]
         others = np.flatnonzero(possible)
-        # Pairs first: a job that is in one goes on in it, not alone.
+        # Pairs first: a job in a pair must not continue alone.
         others = others[np.argsort(rows.partner[others] < 0, kind="stable")]
         going = []
         for row in others.tolist():
@@ -234,17 +233,17 @@ class Hosts:
 class _Choice:
     """The row of each host, while the rows are considered one by one.
 
-    At first each host goes on as it runs now: in its pair if it has a guest, else alone.
+    At first each host continues as it runs now: in its pair if it has a guest, else alone.
 
     Parameters
     ----------
     hosts : Hosts
     alone : BoolArray, shape (A,)
-        Rows in which hosts go on that have shared rows too.
+        Rows in which hosts continue alone, if they also have shared rows.
     fixed : IntArray
-        Rows of jobs that have one row only; they need their room.
+        Rows of jobs without a choice, which need their room.
     preemptions_left : float
-        Running jobs that may be preempted or moved, at most.
+        Most running jobs that may be preempted or moved.
     """
 
     def __init__(
@@ -263,7 +262,7 @@ class _Choice:
             zip(hosts.anchor[pairs].tolist(), pairs.tolist(), strict=True)
         )
         self._row = {host: self._pair.get(host, row) for host, row in self._alone.items()}
-        # Of these pairs neither job has a row alone: there is nothing to choose.
+        # The host has no row alone: there is nothing to choose.
         only_in_pair = {host: row for host, row in self._pair.items() if host not in self._alone}
         self._row |= only_in_pair
         self._decided = set(only_in_pair)
@@ -274,7 +273,9 @@ class _Choice:
         return np.array(list(self._row.values()), np.int64)
 
     def consider(self, row: int, fits: Fits) -> None:
-        """Let the host of a row have it, if it has none yet that is due before."""
+        """Give a row to its host, unless the host has one already, the guest is placed, the limit is
+        exceeded or there is no room.
+        """
         hosts = self._hosts
         shared = bool(hosts.shared[row])
         host = int(hosts.anchor[row]) if shared else int(hosts.rows.job[row])
@@ -283,7 +284,6 @@ class _Choice:
             return
         cost = self._preempted(host, row, guest)
         changed = {**self._row, host: row}
-        # Over the limit the host goes on as it is.
         if cost > self._preemptions_left:
             return
         if hosts.joins[row]:
@@ -301,25 +301,25 @@ class _Choice:
         return int(self._hosts.guest[row])
 
     def _preempted(self, host: int, row: int, guest: int) -> int:
-        """Running jobs that are preempted or moved if a host takes a row."""
+        """Number of running jobs that are preempted or moved if a host gets a row."""
         if self._row[host] == row:
             return 0
         cost = 0
         before = self._pair.get(host)
         if before is not None and self._guest(before) not in self._placed_guests:
-            cost += 1  # its guest until now has to leave
+            cost += 1  # its present guest must leave
         if guest >= 0 and self._hosts.view.running.runs[guest]:
-            cost += 1  # the guest moves here
+            cost += 1  # the new guest moves
             cost += self._leaves_a_partner(guest, host)
         return cost
 
     def _leaves_a_partner(self, guest: int, host: int) -> bool:
-        """Whether a guest runs beside another job now that does not go on without it."""
+        """Whether the present partner of a guest cannot continue without it."""
         partner = int(self._hosts.partner_now[guest])
         return partner >= 0 and partner != host and not self._hosts.view.must[partner]
 
     def _leave_other_hosts(self, guest: int, host: int) -> None:
-        """The host that a guest leaves goes on alone."""
+        """Let the host that a guest leaves continue alone."""
         for other, pair in self._pair.items():
             if other != host and self._guest(pair) == guest and self._row[other] == pair:
                 self._row[other] = self._alone[other]

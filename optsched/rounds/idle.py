@@ -1,30 +1,32 @@
-"""No GPU idles while a job could use it: what becomes of GPUs that rows with a claim leave over.
+"""Idle GPUs: jobs are put on the GPUs that no row with a claim uses.
 
-After these rows have GPUs, and where the policy fills what they leave (``fill``), two rules hold
+After the rows with a claim are seated, and if the policy fills idle GPUs (``fill``), two rules hold
 within `max_moves`, budgets and upper sides of side constraints:
 
 R1. No job waits that has a configuration for which there is room.
-R2. No job that can be preempted stays where it is if it ended sooner on other GPUs: its own and
-    idle ones, of which it takes at least one. A job that shares its GPUs leaves them to its
-    partner, which must run alone there no slower than now, and takes idle ones only:
+R2. No preemptible job stays on its GPUs if it would end sooner on other GPUs, which may include its
+    own, but at least one idle GPU. A job that shares its GPUs leaves them to its partner, which must
+    run alone there no slower than now, and moves to idle GPUs only:
 
         delay' + S / R'  <  delay + S / R
 
-    S steps are left; R is its rate in steps/s where it is, and R' > R there. A delay is the time
-    until it makes progress: what is left of a restart where it goes on, a whole restart where it
-    starts again (with the work that it loses, and the grace time), 0 for a first start.
+    S steps are left; R is the present rate in steps/s, and R' > R the rate on the other GPUs. A delay
+    is the time until the job makes progress: the rest of a restart where it continues, a whole
+    restart where it starts again (with the work that it loses, and the grace time), 0 for a first
+    start.
 
-Where a plan keeps deadlines, jobs in it that wait and would lose time by a stop start when it says, or
-where they end in time: what is left over now may be another's before their own place is free.
+If the round follows a schedule that keeps deadlines, a job of the schedule that loses time by a stop
+starts only when the schedule starts it, or where it ends in time. On other GPUs it might have to stop
+before its own GPUs are free.
 
-Nobody stops for this. Rows with a claim choose first, as they are due, and then jobs that can go on
-where they ran (under a ranking, all jobs in its order). Of the others those choose first that gain
-most progress per GPU that they take, relative to their best rate:
+No job is stopped for these rules. Rows with a claim come first, by their due times, then jobs that
+can continue where they ran (under a ranking, all jobs in its order). The others are ordered by the
+progress that they gain per GPU, relative to their best rate:
 
     (R' - R) / (R_best * GPUs taken),      R = 0 for a job that waits.
 
-Ties go to the first job. Who moves leaves GPUs to others, so this is repeated until nobody gains.
-It ends, as rates only rise and nobody stops.
+Ties go to the first job. A job that moves leaves its GPUs to others, so this is repeated until no job
+gains. It ends, because rates only rise and no job stops.
 """
 
 from __future__ import annotations
@@ -54,9 +56,7 @@ from optsched.rounds.seating import Seating
 # --- when a move pays -------------------------------------------------------------------------
 
 ROUNDING = 1e-9
-"""A move must save more than this part of the time left,
-so that rates which differ by rounding move nobody.
-"""
+"""A move must save more than this part of the remaining time: rounding must not move a job."""
 
 
 def seconds_saved(
@@ -67,7 +67,7 @@ def seconds_saved(
     delay: FloatArray | float = 0.0,
     delay_there: FloatArray | float = 0.0,
 ) -> FloatArray:
-    """Seconds by which jobs end sooner elsewhere; at most 0 where that does not pay.
+    """Seconds by which jobs end sooner on other GPUs; at most 0 where a move does not pay.
 
         (delay + steps_left / rate)  -  (delay_there + steps_left / rate_there)
 
@@ -75,40 +75,38 @@ def seconds_saved(
     ----------
     steps_left : FloatArray, shape (n,)
     rate, rate_there : FloatArray, shape (n,)
-        steps/s where the jobs are, and where they could run.
+        steps/s on the present GPUs, and on the other GPUs.
     delay, delay_there : FloatArray or float
-        Seconds until they make progress.
+        Seconds until the jobs make progress.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        here = delay + steps_left / rate
+        now = delay + steps_left / rate
         there = delay_there + steps_left / rate_there
-    # Rates that differ by rounding must move nobody.
-    saved = np.where((rate > 0) & (rate_there > rate), here - there, 0.0)
-    return np.where(saved > ROUNDING * here, saved, np.minimum(saved, 0.0))
+    saved = np.where((rate > 0) & (rate_there > rate), now - there, 0.0)
+    return np.where(saved > ROUNDING * now, saved, np.minimum(saved, 0.0))
 
 
-# --- who takes idle GPUs ----------------------------------------------------------------------
+# --- jobs on idle GPUs ------------------------------------------------------------------------
 
 NOTHING = 2e-9
-"""Share of a resource that counts as none: `FULL` allows for as much rounding."""
+"""Share of a resource that counts as none: the rounding that `FULL` allows."""
 
 
 @dataclass(frozen=True)
 class Wanted(Columns):
-    """Rows of jobs alone that could use idle GPUs, A rows.
+    """A rows of jobs alone that could use idle GPUs.
 
     Attributes
     ----------
     rows : JobRows
     seat : IntArray, shape (A,)
-        The row among the seats of the round that the job gives up, -1 for a job that waits.
+        The seat of this round that the job gives up, -1 for a job that waits.
     partner_alone : IntArray, shape (A,)
-        Column in which the partner has the GPUs of the seat for itself when the job leaves, -1 for
-        a job that shares none.
+        Column in which the partner keeps the shared GPUs alone, -1 for a job that shares none.
     moves : BoolArray, shape (A,)
-        Rows for which a job leaves GPUs on which it could go on.
+        Rows for which a job leaves GPUs on which it could continue.
     continues : BoolArray, shape (A,)
-        Rows in which a job goes on where it ran.
+        Rows in which a job continues on the GPUs of the last round.
     saved : FloatArray, shape (A,)
         Seconds by which the job ends sooner than in its seat; 0 if it has none.
     """
@@ -128,19 +126,19 @@ class IdleGpus:
     ----------
     rows : RoundRows
     seating : Seating
-        Of the round; all rows with a claim have been tried.
+        That of the round; all rows with a claim have been tried.
     left : RowQueue
-        What is left of these rows.
+        The rows that were not seated.
     """
 
     def __init__(self, rows: RoundRows, seating: Seating, left: RowQueue) -> None:
         self._rows = rows
         self._seating = seating
         self._left = left
-        # Rows that were refused, though their columns have room: they need no further try until a
+        # Rows that were refused although their columns have room. They are not tried again before a
         # job leaves GPUs.
         self._refused = EMPTY
-        # Resources that class columns use, upper sides of side constraints among them.
+        # Resources that the class columns use; upper sides of side constraints count as resources.
         self._uses = left.uses
         self._free = left.free[: left.uses.resources]
         side = rows.side()
@@ -153,15 +151,14 @@ class IdleGpus:
 
     @cached_property
     def _most(self) -> bool:
-        """Whether jobs take as many GPUs as there are, not the fastest ones: by the ranking's sizes."""
+        """Whether the ranking's sizes give jobs as many GPUs as possible, and not the fastest GPUs."""
         policy = self._rows.state.policy
         return policy.ranking is not None and policy.made_ranking().sizes == "most"
 
     def give(self) -> None:
-        """Let jobs start on idle GPUs, or move to them, until nobody gains."""
+        """Let jobs start on idle GPUs, or move to them, until no job gains."""
         while True:
             fits, idle = self._columns_by_sums()
-            # Nearly always nothing is idle where all GPUs have jobs.
             if not (fits.any() or idle.any()):
                 return
             wanted = self._wanted(fits, idle)
@@ -170,27 +167,26 @@ class IdleGpus:
                 return
             self._reseat(wanted, chosen)
 
-    # --- which rows there are -------------------------------------------------------------
+    # --- the rows -------------------------------------------------------------------------
 
     def _allowed_columns(self) -> BoolArray:
-        """Columns that jobs may take of what is left over; shape (N,)."""
+        """Mask of the columns in which jobs may use idle GPUs; shape (N,)."""
         rows = self._rows
         C = rows.classes
         allowed = C.alone & (C.rate_a > 0)
-        # A job spends nothing of a budget on what is left over: that is for rows with a claim.
+        # Budgets are only for rows with a claim.
         consumable = np.flatnonzero(~C.resources.renewable)
         if len(consumable):
             allowed &= np.asarray(C.usage[consumable].sum(axis=0)).ravel() == 0
         if rows.answer.order is not None:
-            # A ranking has rows for all that its jobs may have: it says with how many GPUs.
+            # The rows of a ranking fix the numbers of GPUs that jobs may have.
             ranked = mask_of(rows.answer.rows.column, C.columns)
             allowed &= ranked
         return allowed
 
     def _columns_by_sums(self) -> tuple[BoolArray, BoolArray]:
-        """Columns that fit on what is free, and columns of pools with an idle GPU; shape (N,).
-
-        By the sums over all nodes of a pool.
+        """Masks of the columns that fit into the free resources, and of the columns of pools with an
+        idle GPU, by sums over all nodes of a pool; shape (N,).
         """
         C = self._rows.classes
         uses = self._uses
@@ -198,13 +194,13 @@ class IdleGpus:
         fits[uses.row[uses.share > self._free[uses.resource]]] = False
         pool = C.resources.pool[C.resources.renewable]
         idle = mask_of(pool[self._free[: len(pool)] > NOTHING], len(C.instance.cluster.pools) + 1)
-        idle[-1] = False  # resources that are no GPUs, and columns without GPUs
+        idle[-1] = False  # pool -1: other resources, and columns without GPUs
         return fits, self._allowed & idle[C.pool]
 
     def _best_rate(self, columns: BoolArray) -> FloatArray:
         """The best rate of each job in some columns, 0 where it has none; shape (jobs,)."""
         C = self._rows.classes
-        best = np.zeros(len(C) + 1)  # the last entry is for jobs that are in no class
+        best = np.zeros(len(C) + 1)  # the last entry is for jobs in no class
         some = np.flatnonzero(columns)
         np.maximum.at(best, C.class_a[some], C.rate_a[some])
         return best[C.of_job]
@@ -212,8 +208,8 @@ class IdleGpus:
     def _seats(self) -> tuple[IntArray, FloatArray, IntArray]:
         """The seat of each job, -1 if it waits; its rate there; `Wanted.partner_alone`.
 
-        All are of shape (jobs,). The rate is inf for jobs that are to stay as they are: there is
-        nothing better for them.
+        All have shape (jobs,). The rate is inf for jobs that must keep their seats, or must not
+        start: no row is faster.
         """
         table = self._rows.view.instance.jobs_table
         seats = self._seating.seats.rows
@@ -242,17 +238,17 @@ class IdleGpus:
 
     @cached_property
     def _as_planned(self) -> BoolArray:
-        """Jobs of a plan that lose time by a stop; shape (jobs,)."""
+        """Jobs of a schedule that lose time by a stop; shape (jobs,)."""
         rows = self._rows
         if not rows.follows_plan:
             return np.zeros(len(rows.view.must), bool)
         C = rows.classes
-        mine = rows_alone(C, np.flatnonzero(rows.held & (C.of_job >= 0)))
-        costless = rows.state.stops.costless(mine.job, C.pool[mine.column], C.gpus[mine.column])
-        return mask_of(mine.job[~costless], len(rows.view.must))
+        alone = rows_alone(C, np.flatnonzero(rows.held & (C.of_job >= 0)))
+        costless = rows.state.stops.costless(alone.job, C.pool[alone.column], C.gpus[alone.column])
+        return mask_of(alone.job[~costless], len(rows.view.must))
 
     def _column_alone(self, job: IntArray, column: IntArray) -> IntArray:
-        """Columns of jobs alone in the configurations of some columns, -1 for none."""
+        """Columns of jobs alone with the configurations of some columns, -1 for none."""
         C = self._rows.classes
         rows = rows_alone(C, np.unique(job))
         known = np.column_stack([rows.job, C.labels_of(rows.column)])
@@ -260,7 +256,7 @@ class IdleGpus:
         return gathered(rows.column, found, -1)
 
     def _wanted(self, fits: BoolArray, idle: BoolArray) -> Wanted:
-        """Rows in which jobs gain, and that find room on nodes, or may with the GPUs that they give up.
+        """Rows in which jobs gain and that have room on nodes, perhaps with the GPUs that they give up.
 
         Parameters
         ----------
@@ -271,7 +267,7 @@ class IdleGpus:
         """
         seat_of, rate, partner_alone = self._seats()
         if ((seat_of < 0) & np.isfinite(rate)).any():
-            # Thousands may wait: only those columns are looked at in which one finds room.
+            # Thousands of jobs may wait: columns without room on any node are left out at once.
             fits = self._seating.columns_with_room(np.flatnonzero(fits)).mask
         rows = self._no_slower(fits, idle, seat_of, rate)
         seat = seat_of[rows.job]
@@ -281,7 +277,7 @@ class IdleGpus:
         saved = self._seconds_saved(rows, seat, continues, stays)
         wanted = Wanted(rows, seat, partner_alone[rows.job], stays & ~waits, continues, saved)
         gains = self._gains(wanted) & ~np.isin(self._keys(rows), self._refused)
-        # For a column with room, whoever moves there need not give up anything.
+        # A job that gives up none of the GPUs that it needs must find room in the free GPUs.
         asks = gains & ~waits & ~self._gives_up(wanted)
         room = self._seating.columns_with_room(np.unique(rows.column[asks])).mask
         gains[asks] = room[rows.column[asks]]
@@ -291,22 +287,22 @@ class IdleGpus:
         self, fits: BoolArray, idle: BoolArray, seat: IntArray, rate: FloatArray
     ) -> JobRows:
         """Rows in these columns that are no slower than the seats of their jobs (`_seats`)."""
-        # First by jobs: most have nothing to gain where GPUs are idle.
+        # Jobs whose best rate is no gain are left out before rows are made: these are most jobs.
         best = np.where(seat < 0, self._best_rate(fits), self._best_rate(idle))
         rows = rows_alone(self._rows.classes, np.flatnonzero((best > 0) & (best >= rate)))
         has_room = np.where(seat[rows.job] < 0, fits[rows.column], idle[rows.column])
         return rows.take(np.flatnonzero(has_room & (rows.rate >= rate[rows.job])))
 
     def _gains(self, wanted: Wanted) -> BoolArray:
-        """Rows in which a job that waits runs, or one that has a seat ends sooner."""
+        """Rows in which a waiting job may start, or a job with a seat ends sooner."""
         waits = wanted.seat < 0
-        # Jobs that were to start again elsewhere: to go on, though no faster, spares the restart.
+        # A job that its seat restarts gains if it continues where it ran, even at the same rate.
         restarts = ~waits
         seats = self._seating.seats.rows.take(wanted.seat[restarts])
         restarts[restarts] = ~self._rows.in_place.rows_continue(seats)
         sooner = (wanted.saved > 0) | (wanted.continues & restarts)
         if self._most:
-            # How many GPUs a job has is decided before, whatever others would save.
+            # The number of GPUs was decided before and does not change.
             sooner &= self._same_size(wanted.rows, wanted.seat)
         starts = waits & ~self._as_planned[wanted.rows.job]
         some = np.flatnonzero(waits & ~starts)
@@ -315,7 +311,7 @@ class IdleGpus:
         return starts | sooner
 
     def _same_size(self, rows: JobRows, seat: IntArray) -> BoolArray:
-        """Rows with as many GPUs as the job has in its seat."""
+        """Mask of the rows with as many GPUs as the seat of the job."""
         gpus = self._rows.classes.gpus
         same: BoolArray = (
             gpus[rows.column] == np.append(gpus[self._seating.seats.rows.column], -1)[seat]
@@ -323,10 +319,10 @@ class IdleGpus:
         return same
 
     def _gives_up(self, wanted: Wanted) -> BoolArray:
-        """Rows of jobs that may give up what they lack room for: GPUs of the same pool."""
+        """Mask of the rows whose jobs give up GPUs of the same pool, which they may need."""
         C = self._rows.classes
         leaves = (wanted.seat >= 0) & (wanted.partner_alone < 0)
-        # What a job gives up elsewhere may be of a resource that several pools share.
+        # Nodes of several pools may share a resource.
         if C.instance.cluster.groups:
             return leaves
         before = np.append(C.pool[self._seating.seats.rows.column], -1)[wanted.seat]
@@ -342,13 +338,13 @@ class IdleGpus:
         seats = self._seating.seats.rows
         C = self._rows.classes
         stops = self._rows.state.stops
-        # The last entry is for jobs that wait, whose rate of 0 says that they save nothing.
-        here = np.append(seats.column, 0)[seat]
+        # The last entry is for jobs that wait. They save nothing, because their rate is 0.
+        now = np.append(seats.column, 0)[seat]
         return seconds_saved(
             self._rows.view.instance.jobs_table.steps_left[rows.job],
             self._rate_now(rows, seat),
             rows.rate,
-            delay=stops.delays(rows.job, C.pool[here], C.gpus[here], stays),
+            delay=stops.delays(rows.job, C.pool[now], C.gpus[now], stays),
             delay_there=stops.delays(rows.job, C.pool[rows.column], C.gpus[rows.column], continues),
         )
 
@@ -361,10 +357,10 @@ class IdleGpus:
         )
         return rate
 
-    # --- who goes first -------------------------------------------------------------------
+    # --- the order ------------------------------------------------------------------------
 
     def _chosen(self, wanted: Wanted) -> IntArray:
-        """Rows that have room side by side, the first ones in the order, within `max_moves`."""
+        """Rows that fit side by side when each is selected in the order, within `max_moves`."""
         if not len(wanted.seat):
             return wanted.seat
         rows = wanted.rows
@@ -373,7 +369,7 @@ class IdleGpus:
         if most < 1:
             order = order[~wanted.moves[order]]
         fits = np.zeros(len(rows), bool)
-        # Of two jobs that share GPUs only one leaves the other: they are in each other's way.
+        # Of two jobs that share GPUs at most one leaves: the other counts as its partner here.
         seats = self._seating.seats.rows
         other = np.append(seats.job + seats.partner, -1)[wanted.seat] - rows.job
         other = np.where(wanted.partner_alone >= 0, other, -1)
@@ -383,11 +379,11 @@ class IdleGpus:
         return chosen[np.cumsum(wanted.moves[chosen]) <= most]
 
     def _need(self, wanted: Wanted) -> Uses:
-        """Shares of resources that rows take beyond those that their jobs give up."""
-        # The last column is for jobs that wait: they give up nothing.
+        """Shares of resources that rows need beyond those that their jobs give up."""
+        # A column behind the last one stands for nothing: jobs that wait give up nothing.
         nothing = len(self._uses)
         given_up = np.append(self._seating.seats.rows.column, nothing)[wanted.seat]
-        # A job that shares gives up what the two hold, and its partner takes what it needs alone.
+        # A job that leaves a pair gives up the use of the pair, but its partner still needs its own.
         shares = wanted.partner_alone >= 0
         if shares.any():
             partner = np.where(shares, wanted.partner_alone, nothing)
@@ -403,7 +399,7 @@ class IdleGpus:
         return np.lexsort((-self._gain(wanted), ~wanted.continues, self._due(wanted)))
 
     def _due(self, wanted: Wanted) -> FloatArray:
-        """When rows of waiting jobs with a claim are due, inf for all others."""
+        """Due times of rows of waiting jobs with a claim, inf for all other rows."""
         rows = wanted.rows
         all_rows = self._rows.rows
         waits = mask_of(rows.job[wanted.seat < 0], len(self._left.busy))
@@ -415,7 +411,7 @@ class IdleGpus:
         return due[find_rows(known, np.column_stack([rows.job, rows.partner, rows.column]))]
 
     def _gain(self, wanted: Wanted) -> FloatArray:
-        """Progress per second that jobs gain per GPU taken, relative to their best rate."""
+        """Rate that jobs gain per GPU taken, relative to their best rate."""
         C = self._rows.classes
         rows = wanted.rows
         before = np.append(self._seating.seats.rows.column, 0)[wanted.seat]
@@ -441,12 +437,12 @@ class IdleGpus:
         self._free += self._uses.total(seated[left])
         partner_alone = wanted.partner_alone[placed]
         self._free -= self._uses.total(partner_alone[partner_alone >= 0])
-        # What a job saves that would have gone on; others leave their GPUs for another reason.
+        # Only jobs that could have continued: the others leave their GPUs for another reason.
         for row in placed[wanted.moves[placed] & (wanted.saved[placed] > 0)].tolist():
             where = (int(wanted.rows.job[row]), int(wanted.rows.column[row]))
             seating.saved[where] = float(wanted.saved[row])
         if len(left):
-            # There may be room where there was none.
-            self._refused = self._refused[:0]
+            # Refused rows may have room now.
+            self._refused = EMPTY
         refused = wanted.rows.take(chosen[~np.isin(chosen, placed)])
         self._refused = np.concatenate([self._refused, self._keys(refused)])

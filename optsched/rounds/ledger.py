@@ -1,8 +1,8 @@
-"""What is remembered of each job: what it is owed and has received, what it has had, and how it runs.
+"""The records of each job from round to round.
 
-`Ledger` makes the time received converge to the allocation over the rounds. `Service` counts time,
-GPU time and starts. `Setup` and `Configured` say how jobs run: what their configurations say beside
-the GPUs that they hold.
+`Ledger` has the time that rows are owed and have received; with it the time received converges to
+the allocation. `Service` has the running time, GPU time and starts of each job. `Setup` and
+`Configured` describe the configurations of running jobs beyond the GPUs that they hold.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from optsched.display import Displayed
 from optsched.instance.documents import LARGEST
 from optsched.rounds.rows import members
 
-# --- what jobs are owed and have received ----------------------------------------------------
+# --- time owed and received ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, repr=False)
 class Ledger(Displayed):
     """The allocation in force, row by row, with the time that each row is owed and has received.
 
-    A row is a job (or two that share GPUs) in a configuration; its deficit is owed - received. When
-    the allocation changes, rows that stay keep both numbers; the deficits of rows that go are their
-    jobs' (``carried``), and are given to the rows that these jobs have, in proportion to the
-    fractions.
+    A row is a job (or two jobs that share GPUs) in a configuration; its deficit is owed - received.
+    When the allocation changes, rows that remain keep both numbers. The deficits of rows that are
+    removed are carried over to their jobs (``carried``), and from there to the new rows of these
+    jobs, in proportion to the fractions.
 
     Attributes
     ----------
     key : IntArray, shape (E, 2 + LABELS)
-        Job, partner (-1: alone), and the configuration, in numbers.
+        Job, partner (-1: alone), and the numbers of the configuration.
     fraction : FloatArray, shape (E,)
-        Of the time, in the allocation in force; 0 for rows that run without a claim.
+        Fraction of the time in the allocation in force; 0 for rows that run without a claim.
     owed, received : FloatArray, shape (E,)
         Seconds.
     runs : BoolArray, shape (E,)
         Whether the row runs now.
     carried : FloatArray, shape (jobs,)
-        Seconds that a job is owed beside its rows.
+        Seconds that a job is owed beyond its rows.
     """
 
     key: IntArray
@@ -65,7 +65,7 @@ class Ledger(Displayed):
 
     @classmethod
     def empty(cls, jobs: int) -> Ledger:
-        """Nobody is owed anything."""
+        """A ledger without rows and deficits."""
         zero = np.zeros(0)
         return cls(
             np.zeros((0, 2 + LABELS), np.int64),
@@ -101,19 +101,18 @@ class Ledger(Displayed):
         return share, owed
 
     def after(self, seconds: float | FloatArray, most: FloatArray) -> Ledger:
-        """After some seconds, of all rows or of each, in which the rows that run now ran.
+        """The ledger after some time in which the running rows ran.
 
         Parameters
         ----------
         seconds : float or FloatArray, shape (E,)
         most : FloatArray, shape (E,)
-            Seconds that a row may have received beyond what it is owed: more was left over by the
-            others, and is not held against it.
+            Most seconds by which the time received may exceed the time owed.
         """
         owed = np.minimum(self.owed + seconds * self.fraction, LARGEST)
         given = self.received + seconds * self.runs
-        # What a row was given beyond `most` was left over: to hold it against the row would starve
-        # it later for what cost nobody anything.
+        # Time beyond `most` came from idle GPUs. If it counted, the row would starve later for time
+        # that no other row could use.
         received = np.minimum(np.minimum(given, owed + most), LARGEST)
         spare = np.where(self.runs & (self.partner < 0), given - received, 0.0)
         if (spare > 0).any():
@@ -121,10 +120,10 @@ class Ledger(Displayed):
         return replace(self, owed=owed, received=received)
 
     def _counted_elsewhere(self, spare: FloatArray, deficit: FloatArray) -> FloatArray:
-        """Seconds that each row receives of what other rows of its job alone had to spare.
+        """Seconds of other rows of a job, beyond their limits, that count for each row behind its claim.
 
-        Else a job that runs on faster GPUs than those of its claim would be owed ever more. A pair
-        receives no more than both of its jobs can spare.
+        Otherwise a job that runs on faster GPUs than those of its claim would be owed ever more. A
+        pair receives at most what both of its jobs can spare.
         """
         jobs = len(self.carried)
         behind = np.maximum(deficit, 0.0)
@@ -136,10 +135,9 @@ class Ledger(Displayed):
         return behind * np.minimum(part[self.job], gathered(part, self.partner, np.inf))
 
     def followed(self, seated: IntArray, others: IntArray) -> Ledger:
-        """The ledger with the rows that run marked, by their keys; those without a claim are added.
+        """The ledger in which the rows with these keys run; rows without a claim are added.
 
-        Besides those that are seated run others, as they did, which the allocation knows nothing
-        of.
+        ``others`` are running rows that are not in the allocation.
         """
         keys = np.concatenate([seated, others])
         entry = find_rows(self.key, keys)
@@ -158,29 +156,30 @@ class Ledger(Displayed):
         return longer.running(runs)
 
     def settled(self) -> Ledger:
-        """Nobody is owed anything any more; what runs runs on, without a claim."""
+        """A ledger of the running rows alone, without claims and deficits."""
         runs = self.runs
         zero = np.zeros(int(runs.sum()))
         return Ledger(self.key[runs], zero, zero, zero, runs[runs], np.zeros(len(self.carried)))
 
     def stopped(self, jobs: BoolArray) -> Ledger:
         """After the jobs of a mask stopped running."""
-        # The last entry is read for partner -1: a job alone.
-        mask = np.append(jobs, False)
+        mask = np.append(jobs, False)  # the last entry is for partner -1
         return replace(self, runs=self.runs & ~mask[self.job] & ~mask[self.partner])
 
     def revised(self, rows: IntArray, added: int, leave: IntArray | None = None) -> Ledger:
-        """The same after only the jobs at these rows stayed, in that order, and so many were added behind them.
+        """The ledger after jobs left and came.
 
-        Rows of a job that went go with it; what its partner was owed stays with the partner.
+        The rows of a job that left are removed; the time that its partner is owed is carried over.
 
         Parameters
         ----------
         rows : IntArray
+            The jobs that stay, in their new order.
         added : int
+            Number of jobs that come behind them.
         leave : IntArray, shape (jobs,), optional
-            Numbers in the order in which the jobs went, equal for those that went together: sums of
-            floats depend on it.
+            Numbers in the order in which the jobs left, equal for jobs that left together: sums of
+            floats depend on this order.
         """
         if is_range(rows, len(self.carried)):
             return replace(
@@ -188,10 +187,10 @@ class Ledger(Displayed):
                 carried=np.concatenate([self.carried + 0.0, np.zeros(added)]),
             )
         # The last entry maps partner -1 to itself.
-        place = np.full(len(self.carried) + 1, -1, np.int64)
-        place[rows] = np.arange(len(rows))
-        job = place[self.job]
-        partner = place[self.partner]
+        new_row = np.full(len(self.carried) + 1, -1, np.int64)
+        new_row[rows] = np.arange(len(rows))
+        job = new_row[self.job]
+        partner = new_row[self.partner]
         removed = (job < 0) | ((partner < 0) & (self.partner >= 0))
         kept = np.flatnonzero(~removed)
         key = self.key.take(kept, axis=0)
@@ -201,14 +200,14 @@ class Ledger(Displayed):
         return replace(self._rows(kept, carried), key=key)
 
     def _left_to_partners(self, pairs: IntArray, leave: IntArray | None) -> FloatArray:
-        """What each job is owed beside its rows after some rows of pairs went, shape (jobs,)."""
+        """Carried time of each job after some rows of pairs are removed, shape (jobs,)."""
         carried = self.carried + 0.0
         if not len(pairs):
             return carried
         count = len(pairs)
         first = np.zeros(len(carried), np.int64) if leave is None else leave
         number = np.minimum(first[self.job[pairs]], first[self.partner[pairs]])
-        # Departure by departure: first what the jobs are owed that stand first in a row.
+        # Summed departure by departure, and within one departure first for the first jobs of rows.
         group = np.stack(
             [
                 np.tile(number, 2),
@@ -222,7 +221,7 @@ class Ledger(Displayed):
         return carried
 
     def under(self, key: IntArray, fraction: FloatArray) -> Ledger:
-        """The ledger of another allocation, of which nothing runs yet.
+        """The ledger under another allocation, of which no row runs yet.
 
         Parameters
         ----------
@@ -237,9 +236,8 @@ class Ledger(Displayed):
         carried = _carried(self, gone)
         job = key[:, 0]
         partner = key[:, 1]
-        # What rows that are gone were owed goes to the rows of their jobs, by fraction. A pair
-        # gets the
-        # mean of what its two jobs would give it.
+        # Carried time goes to the rows of each job by fraction. A pair gets the mean of what its two
+        # jobs would give it.
         total = np.bincount(job, fraction, minlength=len(carried))
         shared = partner >= 0
         total += np.bincount(partner[shared], fraction[shared], minlength=len(carried))
@@ -256,13 +254,14 @@ class Ledger(Displayed):
         )
 
     def running(self, rows: BoolArray) -> Ledger:
-        """The same with these rows running; rows without a claim that do not run are left out."""
-        # A row without a claim that stops has no further use; what it received stays with its jobs.
+        """The ledger in which these rows run. Rows without a claim that do not run are removed; the
+        time that they received is carried over to their jobs.
+        """
         kept = rows | (self.fraction > 0)
         return replace(self._rows(kept, _carried(self, ~kept)), runs=rows[kept])
 
     def _rows(self, kept: IntArray | BoolArray, carried: FloatArray) -> Ledger:
-        """The ledger of some rows, and of what jobs are owed beside these."""
+        """The ledger of some rows with other carried times."""
         return Ledger(
             self.key[kept],
             self.fraction[kept],
@@ -277,12 +276,12 @@ class Ledger(Displayed):
         return members(self.job[rows], self.partner[rows], len(self.carried))
 
     def runs_whole(self, jobs: BoolArray) -> BoolArray:
-        """Mask of the rows that run and whose jobs are all of this mask, shape (E,)."""
+        """Mask of the running rows whose jobs are all in a mask, shape (E,)."""
         mask = np.append(jobs, True)
         return np.asarray(self.runs & mask[self.job] & mask[self.partner])
 
     def earliest(self, times: FloatArray) -> FloatArray:
-        """The earlier of the times of the job and the partner of each row, shape (E,)."""
+        """The earlier of the times of job and partner of each row, shape (E,)."""
         return np.minimum(times[self.job], gathered(times, self.partner, np.inf))
 
     @cached_property
@@ -303,12 +302,12 @@ class Ledger(Displayed):
 
     @property
     def deficit(self) -> FloatArray:
-        """Seconds that each row is owed, negative if it is ahead; shape (E,)."""
+        """Seconds that each row is behind its claim, negative if it is ahead; shape (E,)."""
         return self.owed - self.received
 
 
 def _carried(ledger: Ledger, gone: BoolArray) -> FloatArray:
-    """What each job is owed beside its rows when some of these go."""
+    """Carried time of each job if the rows of a mask are removed, shape (jobs,)."""
     deficit = ledger.deficit[gone]
     jobs = len(ledger.carried)
     job = ledger.job[gone]
@@ -318,18 +317,18 @@ def _carried(ledger: Ledger, gone: BoolArray) -> FloatArray:
     return total + np.bincount(partner[shared], deficit[shared], minlength=jobs)
 
 
-# --- what jobs have had ----------------------------------------------------------------------
+# --- service of jobs -------------------------------------------------------------------------
 
 
 class Standing(IntEnum):
-    """What a job was told of its requirements."""
+    """Whether a job is admitted with its requirements."""
 
     # The numbers are in snapshots and journals: they never change.
     NONE = 0
     ADMITTED = 1
     DECLINED = 2
     PLANNED = 3
-    """It is planned to meet them, but others may take its place."""
+    """The plan meets its requirements, but another job may replace it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -343,24 +342,24 @@ class Service(Columns):
     attained : FloatArray
         GPU seconds; where two jobs share a GPU, each has had all of it.
     waiting_since : FloatArray
-        When it last had none; inf while it runs.
+        When it last lost its GPUs; inf while it runs.
     first_run : FloatArray
-        When it first had some; inf before.
+        When it first got GPUs; inf before.
     starts : IntArray
-        How often it was put on GPUs.
+        How often it was started.
     speed : FloatArray
-        steps/s that it is expected to make while it runs as it does now; 0 while it waits.
+        steps/s that it is expected to make as it runs now; 0 while it waits.
     resumes : FloatArray
-        Seconds from which on it makes progress: a job that is started again restores its state
+        Time from which it makes progress, seconds: a job that is started again restores its state
         first.
     executed_before, attained_before : FloatArray
-        What it had when a ranking last renewed it (`optsched.ranking.Ranking.renews`): that does
-        not count for its rank any more; 0 before.
+        The values when a ranking last renewed it (`optsched.ranking.Ranking.renews`): these no
+        longer count for its rank; 0 before.
     isolated : FloatArray
-        steps/s at which its steps count as isolated time (``history.isolated_time``); 0 where they
-        do not.
+        steps/s at which its steps count as isolated time (``history.isolated_time``); 0 if they do
+        not count.
     counted : FloatArray
-        Steps that have been counted so.
+        Steps that have been counted.
     standing : IntArray
         `Standing` of each job: whether it was admitted with the requirements that it has.
     """
@@ -380,7 +379,7 @@ class Service(Columns):
 
     @classmethod
     def new(cls, arrival: FloatArray, running: BoolArray, now: float | FloatArray) -> Service:
-        """Of jobs that nothing is known of, but whether they run, as of now or of the time of each."""
+        """The service of new jobs, at one time or at a time for each, which may already run."""
         count = len(arrival)
         since = np.where(running, np.inf, np.minimum(arrival, now))
         first = np.where(running, now, np.inf)
@@ -396,11 +395,11 @@ class Service(Columns):
         )
 
     def revised(self, rows: IntArray, added: Service) -> Service:
-        """Those at these rows, in that order, then the added ones."""
+        """The service of the jobs at these rows, then of the added jobs."""
         return Service.join([self.take(rows), added])
 
     def after(self, seconds: float | FloatArray, gpus: FloatArray) -> Service:
-        """After some seconds, of all jobs or of each, in which each job held so many GPUs."""
+        """The service after some time in which each job held a number of GPUs."""
         return replace(
             self,
             executed=np.minimum(self.executed + seconds * (gpus > 0), LARGEST),
@@ -420,18 +419,18 @@ class Service(Columns):
         cost: FloatArray,
         now: float,
     ) -> Service:
-        """After a plan.
+        """The service after a plan.
 
         Parameters
         ----------
         started, running : BoolArray
-            Jobs that are put on GPUs, and all that run.
+            Jobs that are started, and all jobs that run.
         speed : FloatArray
-            steps/s of those that run.
+            steps/s of the running jobs.
         begins : FloatArray
-            When those that are started have their GPUs to themselves, seconds.
+            When the GPUs of started jobs are free, seconds.
         cost : FloatArray
-            Seconds that a restart takes; a job that never ran has nothing to restore.
+            Seconds that a restart takes; a job that never ran has no state to restore.
         now : float
         """
         restores = np.where(self.starts > 0, cost, 0.0)
@@ -449,7 +448,7 @@ class Service(Columns):
         )
 
     def begun_anew(self) -> Service:
-        """Under a formulation or ranking that is another one: what only the last one knew is gone."""
+        """The service under another formulation or ranking: values that only the last one used are 0."""
         zero = np.zeros(len(self.executed))
         return replace(
             self, executed_before=zero, attained_before=zero, isolated=zero, counted=zero
@@ -490,20 +489,20 @@ def isolated_seconds(steps: FloatArray, rate: FloatArray) -> FloatArray:
     return np.divide(made, rate, out=np.zeros(len(made)), where=counts)
 
 
-# --- how jobs run ----------------------------------------------------------------------------
+# --- configurations of running jobs ----------------------------------------------------------
 
 POOL = 0
 GPUS = 1
 OPTION = 3
-"""Places among the labels of a configuration (`Classes.configuration_labels`)."""
+"""Positions in the labels of a configuration (`Classes.configuration_labels`)."""
 BESIDE = slice(OPTION, LABELS)
-"""Option, workers, servers and share: what GPUs do not show. How many nodes a job spans, they do."""
+"""Option, workers, servers and share: the labels that do not follow from the GPUs of a job."""
 WHOLE = int(np.float64(1.0).view(np.int64))
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a configuration says beside its GPUs.
+    """The part of a configuration that does not follow from the GPUs.
 
     Attributes
     ----------
@@ -521,14 +520,15 @@ class Setup:
     servers: int = 0
 
     def stated(self) -> dict[str, float | int]:
-        """By name, what is not as for a job that has its GPUs for itself and nothing to choose."""
-        served = (
-            {"workers": self.workers, "servers": self.servers}
-            if self.workers or self.servers
-            else {}
-        )
-        part = {} if self.share == 1.0 else {"share": self.share}
-        return part | ({} if self.option is None else {"option": self.option}) | served
+        """The values that differ from those of a job with whole GPUs and no options, by name."""
+        stated: dict[str, float | int] = {}
+        if self.share != 1.0:
+            stated["share"] = self.share
+        if self.option is not None:
+            stated["option"] = self.option
+        if self.workers or self.servers:
+            stated |= {"workers": self.workers, "servers": self.servers}
+        return stated
 
     def __str__(self) -> str:
         return (
@@ -540,18 +540,20 @@ PLAIN = Setup()
 
 
 def says_more(labels: IntArray) -> BoolArray:
-    """Which of some configurations say more than GPUs."""
+    """Mask of the configurations whose setup is not `PLAIN`."""
     option, workers, servers, share = labels[:, BESIDE].T
     return np.asarray((option >= 0) | (workers != 0) | (servers != 0) | (share != WHOLE))
 
 
 def setups_of(key: IntArray) -> Mapping[int, Setup]:
-    """How the jobs of some rows of a ledger (their keys) run, where that is more than GPUs; by the row of the job."""
+    """Setups that are not `PLAIN` of the jobs of some rows of a ledger (their keys), by the row of the
+    job.
+    """
     more = says_more(key[:, 2:])
     if not more.any():
         return {}
     key = key[more]
-    # A key holds the bits of the share, so that keys are compared as whole numbers.
+    # A key has the bits of the share as a whole number.
     share = np.ascontiguousarray(key[:, -1]).view(np.float64).tolist()
     job_of, partner_of = key[:, :2].T.tolist()
     option_of, workers_of, servers_of, _ = key[:, 2:][:, BESIDE].T.tolist()
@@ -568,14 +570,14 @@ def setups_of(key: IntArray) -> Mapping[int, Setup]:
 
 @dataclass(frozen=True)
 class Configured:
-    """In which configuration each job runs now.
+    """The configuration in which each job runs now.
 
     Attributes
     ----------
     labels : IntArray, shape (jobs, LABELS)
     known : BoolArray, shape (jobs,)
-        Jobs that run in it. Of a job that the caller says to run, no more than its GPUs is known
-        before its first plan.
+        Jobs whose configuration is known. Before its first plan, only the GPUs of a running job are
+        known.
     """
 
     labels: IntArray
@@ -583,7 +585,7 @@ class Configured:
 
     @classmethod
     def of(cls, ledger: Ledger, pool: IntArray, gpus: IntArray) -> Configured:
-        """From the ledger, where it agrees with the pool (-1: none) and the GPUs that each job holds."""
+        """From the ledger, if it agrees with the pool (-1: none) and the number of GPUs of each job."""
         count = len(pool)
         key = ledger.key[ledger.runs]
         labels = np.zeros((count + 1, LABELS), np.int64)
@@ -599,29 +601,29 @@ class Configured:
 
     @property
     def option(self) -> IntArray:
-        """Place in its own list of options of each job, -1 where it runs in none, or none is known; shape (jobs,)."""
+        """Place of each job in its own list of options, -1 for none or if it is unknown; shape (jobs,)."""
         return np.where(self.known, self.labels[:, OPTION], -1)
 
     @cached_property
     def setups(self) -> Mapping[int, Setup]:
-        """How the jobs run of which it is known, where that is more than GPUs; by the row of the job."""
+        """Known setups that are not `PLAIN`, by the row of the job."""
         jobs = (self.known & says_more(self.labels)).nonzero()[0]
         if not len(jobs):
             return {}
         return setups_of(np.column_stack([jobs, np.full(len(jobs), -1), self.labels[jobs]]))
 
     def goes_on(self, job: int, setup: Setup) -> bool:
-        """Whether a job that runs is said to run on as it does, so far as that is known."""
+        """Whether a setup is that of a running job, or that is unknown."""
         return not self.known[job] or self.setups.get(job, PLAIN) == setup
 
     def like(self, jobs: IntArray, labels: IntArray) -> BoolArray:
-        """Which of these jobs run as labels of configurations say, or as nobody knows; nodes and GPUs aside."""
+        """Mask of the jobs whose setup is that of these labels, or is unknown."""
         same: BoolArray = (self.labels[jobs][:, BESIDE] == labels[:, BESIDE]).all(axis=1)
         return same | ~self.known[jobs]
 
 
 def changes(before: Configured, after: Ledger, jobs: IntArray) -> dict[int, str]:
-    """Words for those of some jobs that are stopped to go on in another configuration."""
+    """Texts for the jobs that continue in another configuration, by the row of the job."""
     if not len(jobs):
         return {}
     now = setups_of(after.key[after.runs])

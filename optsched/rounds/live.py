@@ -1,7 +1,7 @@
-"""`LiveState`: the state of a scheduler as events and plans change it, and the last plan.
+"""`LiveState`: the state of a scheduler, which events and plans change, and the last plan.
 
-A `Scheduler` and a simulation drive it; `optsched.rounds.recovery` drives it with the records of a
-journal, and so comes to the same state.
+A `Scheduler` and a simulation apply events and plans to it. `optsched.rounds.recovery` applies the
+records of a journal, and so reaches the same state.
 """
 
 from __future__ import annotations
@@ -27,24 +27,22 @@ from optsched.solvers import Solver
 class LiveState:
     """The state of a scheduler without its journal and its solver's process.
 
-    Recovery applies the events and rounds of a journal to an earlier one, and so makes it again.
-
-    Time passes for all jobs in one step from plan to plan, or to the last event before a snapshot:
-    the events in between only say what they change.
+    Time advances for all jobs in one step from plan to plan, or to the last event before a snapshot.
+    Events in between only record their changes.
 
     Parameters
     ----------
     state : RoundState
     event_by_event : bool
-        Whether time passes in a step for each event, as in journals of older versions: the sums are
-        the same, but not to the last bit, and the digests of their plans would differ.
+        Whether time advances with each event, as in journals of older versions. The sums would
+        otherwise differ in the last bit, and so would the digests of their plans.
     keeps_allocations : bool
-        Whether an allocation is kept while nothing happens (`Memory`).
+        Whether an allocation is kept while nothing changes (`Memory`).
 
     Attributes
     ----------
     plan : Plan, optional
-        The one that was made last.
+        The last plan.
     """
 
     def __init__(
@@ -58,14 +56,14 @@ class LiveState:
         self._changes = Changes(state)
         self._event_by_event = event_by_event
         self.plan: Plan | None = None
-        # Gangs without a rate are refused when they come. Older versions took them in.
+        # This raises if a gang has no rate: older versions accepted such jobs.
         self._model = make_model(state.instance, state.instance.performance)
         self._modelled = state.instance
         self._whole: tuple[RoundState, RoundState] | None = None
 
     @property
     def state(self) -> RoundState:
-        """The state after all events; asking for it changes nothing."""
+        """The state after all events."""
         return self._changes.state
 
     @state.setter
@@ -83,14 +81,18 @@ class LiveState:
         return self._changes.before.round
 
     def settle(self) -> RoundState:
-        """Let time pass up to now for all jobs: a state that is stored goes on from there, and so must this one."""
+        """Advance the time of all jobs to now. A stored state continues from there, so this one must
+        too.
+        """
         self.state = self.state
         self._event_by_event = False
         return self.state
 
     @property
     def whole(self) -> RoundState:
-        """The state with what the performance model has learnt in its instance: all that the next plan depends on."""
+        """The state whose instance includes the learnt parameters of the performance model: all that
+        the next plan depends on.
+        """
         if not learns(self._model):
             return self.state
         if self._whole is None or self._whole[0] is not self.state:
@@ -99,23 +101,23 @@ class LiveState:
         return self._whole[1]
 
     def after(self, event: Event) -> EventEffect:
-        """What an event does; nothing changes before `accept`. Raises `InvalidInput` or `UsageError`."""
+        """The effect of an event, which `accept` applies. Raises `InvalidInput` or `UsageError`."""
         changes = self._changes
         if self._event_by_event and event.now > changes.now:
             changes = Changes(advanced(changes.state, event.now))
         return after_event(changes, event)
 
     def accept(self, outcome: EventEffect) -> None:
-        """Let an event have happened."""
+        """Apply the effect of an event."""
         self._changes = outcome.happen()
         if outcome.observations is not None:
-            # What runs is known of the state before: who came since does not run.
+            # The earlier state has all running jobs: jobs that came later do not run yet.
             self.model(self._changes.before.instance).observe(outcome.observations)
             self._whole = None
 
     def at(self, now: float) -> RoundState:
-        """The state at a time, which is not before its own."""
-        return advanced(self.state, max(now, self.state.now))
+        """The state at a time, or at its own time if that is later."""
+        return advanced(self.state, now)
 
     def planned(
         self,
@@ -123,25 +125,24 @@ class LiveState:
         load: Callable[[str], type[Solver]] = load_solver,
         recorded: Recorded | None = None,
     ) -> tuple[RoundState, Plan]:
-        """The state at a time and its plan (see `solve_round`); nothing changes before `follow`."""
+        """The state at a time and its plan (see `solve_round`), which `follow` applies."""
         state = self.at(now)
         return state, solve_round(
             state, load=load, model=self.model, recorded=recorded, memory=self._memory
         )
 
     def follow(self, state: RoundState, plan: Plan) -> None:
-        """Let a plan be carried out."""
-        # What a model has learnt of a workload goes when the workload does. A plan that is read from
-        # a journal asks no model, so that it must be told here of the instance that there is now.
+        """Apply a plan."""
+        # A model forgets workloads that were removed. Planning updates the model, but a plan that is
+        # read from a journal does not.
         if learns(self._model):
             self.model(state.instance)
         self.state = followed(state, plan)
         self.plan = plan
 
     def model(self, instance: Instance) -> PerformanceModel:
-        """The performance model of the instance as it is; what it has learnt goes on with it."""
-        # A model is bound to workloads, rates and cluster: it is made anew only when one of them
-        # changes.
+        """The performance model of an instance, with the parameters that were learnt before."""
+        # A model depends on workloads, rates and cluster: it is made again when one of them changes.
         before = self._modelled
         if not (
             before.workloads is instance.workloads
@@ -153,5 +154,5 @@ class LiveState:
         return self._model
 
     def performance(self) -> Mapping[str, Any]:
-        """The performance object, with what the model has learnt."""
+        """The performance object, with the learnt parameters of the model."""
         return with_learnt(self._model, self._modelled.performance)

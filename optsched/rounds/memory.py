@@ -1,8 +1,8 @@
-"""What is made once and given again while nothing of it changes (`Memory`).
+"""Results of the last round that can be used again (`Memory`).
 
-Columns hold until a job, a node or a rate changes, the rows of a ranking as long, and a plan until
-somebody has a reason to run elsewhere. Each is kept with what it was made of, so nobody has to say
-what an event has changed.
+Columns and the rows of a ranking are valid until a job, a node or a rate changes; a plan is valid
+until a job has a reason to run on other GPUs. Each result is kept with its inputs, so that a change is
+found by comparing the inputs.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 
 TIMELY = frozenset({"steps_left", "arrival", "isolated_time", "deadline", "soft_deadline"})
-"""Job arrays that change from round to round, or mean something else, though nothing happens."""
+"""Job arrays whose values, or whose meaning, change with time even without an event."""
 TABLES = ("cluster", "rates", "options", "workloads", "tenants", "colocation", "constraints")
-"""Parts of an instance that only events change, besides its jobs."""
+"""Parts of an instance, besides its jobs, that only events change."""
 COLUMNS = tuple(sorted({*ARRAY_FIELDS, "names", "after"} - {"steps_done", "isolated_time"}))
 """Parts of its job table that only events change."""
 UNCHANGED = (Verdict.KEEP, Verdict.HOLD)
 
 
-# --- a round that was planned -----------------------------------------------------------------
+# --- a planned round --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PlannedRound:
-    """A round with all that its plan was made of."""
+    """A round with all inputs of its plan."""
 
     state: RoundState
     view: View
@@ -49,9 +49,9 @@ class PlannedRound:
     plan: Plan
 
     def quiet_until(self, state: RoundState) -> bool:
-        """Whether the plan was followed, and nothing but time has passed from this round to a state.
+        """Whether the plan was applied, and only time has passed from this round to a state.
 
-        Tables and columns are compared by identity: states share what no event has changed.
+        Tables and columns are compared by identity: states share them unless an event changes them.
         """
         before, now = self.state.instance, state.instance
         table, ledger = now.jobs_table, self.plan.ledger
@@ -72,23 +72,23 @@ class PlannedRound:
 
     @cached_property
     def _unaffected_by_time(self) -> bool:
-        """Whether all jobs went on as they were, in a view that no time changes."""
-        table, seen = self.state.instance.jobs_table, self.view.instance.jobs_table
+        """Whether no job started, stopped or moved, and the view does not change with time."""
+        table, in_view = self.state.instance.jobs_table, self.view.instance.jobs_table
         return bool(
             among(self.plan.verdict, UNCHANGED).all()
             and not _exempts(self.state)
-            # A hard deadline that has passed is in no view.
-            and seen.deadline is table.deadline
+            # The view removes hard deadlines that have passed.
+            and in_view.deadline is table.deadline
             and self.view.instance.cluster is self.state.instance.cluster
         )
 
     def view_at(self, state: RoundState) -> View:
-        """The view of a later state until which it was quiet."""
+        """The view of a later state, if only time has passed (`quiet_until`)."""
         constraints = self.view.instance.constraints
         return self.view.later(replace(state.instance, constraints=constraints))
 
     def plan_again(self, state: RoundState, view: View, answer: Answer) -> Plan | None:
-        """The plan of a later state until which it was quiet, if it is the same plan."""
+        """The plan of a later state, if only time has passed and the decisions are the same."""
         if self._says_times or not self._decides_alike(state, view, answer):
             return None
         return replace(
@@ -102,26 +102,26 @@ class PlannedRound:
         )
 
     def _decides_alike(self, state: RoundState, view: View, answer: Answer) -> bool:
-        """Whether the same jobs run on the same GPUs, given that all went on as they were.
+        """Whether the same jobs run on the same GPUs, given that no job started, stopped or moved.
 
-        Nobody moves to idle GPUs who did not move before: with less left to do, a move saves less.
-        Steps that are taken back leave more to do.
+        A job that did not move to idle GPUs before does not move now: with fewer steps left, a move
+        saves less. This does not hold if steps were lost.
         """
         table, before = state.instance.jobs_table, self.state.instance.jobs_table
         fell_back = self.plan.fallback is not None or answer.fallback is not None
-        taken_back = bool((table.steps_done < before.steps_done).any())
-        if fell_back or taken_back or answer.rows is not self.answer.rows:
+        lost_steps = bool((table.steps_done < before.steps_done).any())
+        if fell_back or lost_steps or answer.rows is not self.answer.rows:
             return False
         if not np.array_equal(_starved(state, view), _starved(self.state, self.view)):
             return False
         if answer.position is None or self.answer.position is None:
             return _all_claims_run(state.ledger)
-        # Under a ranking, who runs and where follows from the order and from what runs.
+        # Under a ranking, the decisions depend only on the order and on the running jobs.
         return np.array_equal(answer.position, self.answer.position)
 
     @cached_property
     def _says_times(self) -> bool:
-        """Whether reasons have times in them: of jobs still to arrive, and of jobs that run."""
+        """Whether reasons contain times: those of future arrivals, and those of running jobs."""
         absence = self.answer.classes.candidates.absence
         running = self.plan.verdict == Verdict.KEEP
         return bool((absence == Absence.ARRIVES_LATER).any()) or any(
@@ -130,16 +130,16 @@ class PlannedRound:
 
 
 def _all_claims_run(ledger: Ledger) -> bool:
-    """Whether the rows that run are those with a claim.
+    """Whether exactly the rows with a claim run.
 
-    Deficits, and with them the order of the rows, change each round. Then it does not matter: a job
-    that waits has no claim, and did not fit beside those that run.
+    Deficits change each round, and with them the order of the rows. In this case the order does not
+    matter: waiting jobs have no claim, and did not fit beside the running jobs.
     """
     return not ledger.carried.any() and np.array_equal(ledger.runs, ledger.fraction > 0)
 
 
 def _exempts(state: RoundState) -> bool:
-    """Whether jobs cannot be preempted for a time, which ends though nothing happens."""
+    """Whether some jobs have an exempt time, which ends without an event."""
     return state.policy.exempt_time > 0 or bool(state.instance.jobs_table.exempt_time.any())
 
 
@@ -151,16 +151,16 @@ def _starved(state: RoundState, view: View) -> BoolArray:
 
 
 class Memory:
-    """What was made for the last round, for as much of it as is the same in the next one.
+    """Results of the last round that the next round may use again.
 
-    A round gives the same plan with a memory and without one. Only an allocation that is kept may
-    differ: solved again, it may be another optimum.
+    A round has the same plan with a memory and without. Only a kept allocation may differ: solved
+    again, it may be another optimum.
 
     Parameters
     ----------
     keeps_allocations : bool
-        Whether an allocation holds until something happens that its formulation reads. If not, it
-        is solved in each round, as it is from the state alone.
+        Whether an allocation is kept until something changes that its formulation reads. If not, it
+        is solved in every round, so that it depends on the state alone.
 
     Attributes
     ----------
@@ -193,12 +193,12 @@ class Memory:
             candidates = compile(instance, model)
         else:
             candidates = compile_for(formulation, instance, model)
-        # What a model has learnt since shows in no table.
+        # A model that learns changes its rates without any change of a table.
         self._compiled = None if learns(model) else _Compiled(candidates, model, ahead)
         return candidates
 
     def answer(self, state: RoundState, view: View, model: PerformanceModel) -> Answer | None:
-        """The allocation, or the rows of a ranking, if nothing that it was made of has changed."""
+        """The last allocation, or the rows of the last ranking, if its inputs have not changed."""
         last, compiled = self._last, self._compiled
         if last is None or compiled is None or last.answer.fallback is not None:
             return None
@@ -215,7 +215,7 @@ class Memory:
         return replace(last.answer, classes=last.answer.classes.at(view.instance), timings={})
 
     def _allocation_holds(self, last: PlannedRound, view: View) -> bool:
-        """Whether an allocation is right as long as no job or node comes, goes or changes."""
+        """Whether an allocation stays valid while no job and no node comes, leaves or changes."""
         policy, table = last.state.policy, view.instance.jobs_table
         before = last.view.instance.jobs_table
         exempt = _exempts(last.state)
@@ -232,7 +232,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class _Compiled:
-    """Candidates, the model that gave their rates, and whether jobs and nodes of later are in them."""
+    """Candidates, the model of their rates, and whether they include future jobs and nodes."""
 
     candidates: Candidates
     model: PerformanceModel

@@ -17,20 +17,20 @@ log = logging.getLogger("optsched")
 
 @dataclass(frozen=True, repr=False)
 class Order(Displayed):
-    """Which job goes before which; arrays of shape (jobs,).
+    """The order of the jobs; arrays of shape (jobs,).
 
     Attributes
     ----------
     ranking : str
         Its name.
     position : IntArray
-        0 for the first; -1 for jobs that are not in the ranking.
+        0 for the first job; -1 for jobs that are not in the ranking.
     renewed : BoolArray
         Jobs that the ranking renewed (`optsched.ranking.Ranking.renews`).
     strict : bool
-        Whether all jobs behind one that has no room wait, and stop if they run.
+        Whether all jobs behind a job without room wait, and stop if they run.
     fallback : str, optional
-        Why the order is that of arrival, though the ranking is another.
+        Why the ranking failed, so that jobs are in the order of arrival.
     """
 
     ranking: str
@@ -41,7 +41,7 @@ class Order(Displayed):
 
     @classmethod
     def of(cls, ranking: Ranking, jobs: RankedJobs) -> Order:
-        """The order of a ranking; that of arrival where the ranking fails, and says why."""
+        """The order of a ranking; the order of arrival if the ranking fails."""
         count = len(jobs.instance.jobs_table)
         renewed = np.zeros(count, bool)
         why = None
@@ -49,7 +49,7 @@ class Order(Displayed):
             mask = _column(ranking, "the answer of renews", ranking.renews(jobs), len(jobs)).astype(
                 bool
             )
-            # Jobs that are renewed are ranked as if they had received nothing yet.
+            # Renewed jobs are ranked as if they had not run yet.
             keys = _keys(ranking, jobs.renewed(mask))
             renewed[jobs.job[mask]] = True
         except Interrupted:
@@ -57,7 +57,7 @@ class Order(Displayed):
         except OptschedError as error:
             keys = ()
             why = str(error)
-        except Exception as error:  # a plan is due even if a ranking fails
+        except Exception as error:  # every round needs a plan, even if a ranking fails
             keys = ()
             why = f"ranking {ranking.name} failed with {type(error).__name__}: {error}"
             log.debug("ranking %s failed", ranking.name, exc_info=True)
@@ -70,7 +70,7 @@ class Order(Displayed):
 
 
 def _keys(ranking: Ranking, jobs: RankedJobs) -> tuple[np.ndarray, ...]:
-    """The sort keys of a ranking; raises `OptschedError` where they rank nothing."""
+    """The sort keys of a ranking; raises `OptschedError` if they are not valid."""
     keys = ranking.keys(jobs)
     if not isinstance(keys, tuple):
         raise OptschedError(
@@ -80,7 +80,7 @@ def _keys(ranking: Ranking, jobs: RankedJobs) -> tuple[np.ndarray, ...]:
 
 
 def _column(ranking: Ranking, what: str, given: object, count: int) -> np.ndarray:
-    """One number per job."""
+    """Values of a ranking as an array with one number per job; raises `OptschedError` otherwise."""
     values = np.asarray(given)
     expected = f"expected ({count},): one number per job"
     if values.shape != (count,):

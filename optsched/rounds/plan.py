@@ -1,4 +1,4 @@
-"""The plan of a round: what starts, goes on, moves, stops and waits in it, and why."""
+"""The plan of a round: the jobs that start, keep running, move, stop and wait in it, and why."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Verdict(IntEnum):
 EARLY = 1e-9
 """A start within this part of a round counts as now."""
 POOL = 2
-"""Column of the key of a ledger's row that holds its pool, after the two jobs."""
+"""Column of a ledger key with the pool, after the two jobs."""
 TURN = 0.0005
-"""A job with a share of time above 1 - TURN may always run: it waits for no turn, and 100 % is written."""
+"""A job with a fraction above 1 - TURN may run all the time: it does not wait for its turn."""
 STOPS = (Verdict.MOVE, Verdict.PREEMPT)
 STARTS = (Verdict.START, Verdict.MOVE)
 RUNS = (Verdict.START, Verdict.KEEP, Verdict.MOVE)
@@ -74,14 +74,13 @@ SAID_IN_FULL = 3
 
 def among(verdict: IntArray, verdicts: Sequence[Verdict]) -> BoolArray:
     """Mask of the jobs with one of some verdicts."""
-    # np.isin does the same in ten times the time.
+    # Ten times as fast as np.isin.
     return mask_of(list(verdicts), len(Verdict))[verdict]
 
 
 @dataclass(frozen=True, repr=False)
 class Decision(Displayed):
-    """What a plan does with one job:
-    the GPUs that it gets (of nodes of a pool) and how it runs, or why it waits.
+    """The decision of a plan about one job: its GPUs (on nodes of a pool) and its setup, or why it waits.
 
     ``begins`` is when the GPUs of a job that starts become free, if that is later than the plan.
     """
@@ -110,8 +109,7 @@ class Decision(Displayed):
             "gpus": list(self.gpus),
             "nodes": self.nodes,
             "reason": self.reason or None,
-            **self.setup.stated(),
-            **_begins_document(self.begins),
+            **_start_document(self.setup, self.begins),
         }
 
     @property
@@ -126,11 +124,10 @@ class Decision(Displayed):
 
 @dataclass(frozen=True)
 class Action:
-    """One step on the way from one plan to the next:
-    ``stop`` a job on these GPUs, or ``start`` it there, and how.
+    """One step from one plan to the next: ``stop`` a job on these GPUs, or ``start`` it there.
 
-    Jobs that need no GPUs have no pool. ``begins`` says when the GPUs of a start are free, if that
-    is later than the plan: until then they are held by jobs which were stopped.
+    Jobs without GPUs have no pool. ``begins`` is when the GPUs of a start are free, if that is later
+    than the plan: until then jobs that were stopped hold them.
     """
 
     kind: str
@@ -142,31 +139,30 @@ class Action:
     begins: float | None = None
 
     def to_document(self) -> dict[str, Any]:
-        where = {"pool": self.pool, "gpus": list(self.gpus)}
         return {
             "kind": self.kind,
             "job": self.job,
-            **where,
-            **self.setup.stated(),
-            **_begins_document(self.begins),
+            "pool": self.pool,
+            "gpus": list(self.gpus),
+            **_start_document(self.setup, self.begins),
         }
 
 
 @dataclass(frozen=True)
 class _Ranks:
-    """Who runs and who waits, by position in the order of a ranking.
+    """Running and waiting jobs, by position in the order of a ranking.
 
     Attributes
     ----------
     jobs : int
-        Jobs in the order.
+        Number of jobs in the order.
     runs, firm : IntArray
-        Positions of the jobs that run, ascending. ``firm`` are those that cannot be stopped. A job on
-        a node that takes no more work is in no order; its position is behind all others.
+        Positions of the running jobs, and of those that cannot be stopped, ascending. A job on a node
+        that takes no more work is not in the order; its position is behind all others.
     waits : int
         Position of the first job that waits.
     first : str
-        Its name.
+        Name of this job.
     """
 
     jobs: int
@@ -178,52 +174,52 @@ class _Ranks:
 
 @dataclass(frozen=True, repr=False)
 class Plan(DisplayedTable):
-    """What happens in a round. Fields that are also in its document have the same name there.
+    """The decisions of a round. Fields that are also in its document have the same name there.
 
     Attributes
     ----------
     round : int
         Number of the round.
     instance : Instance
-        What was planned for, with what ran before (``running``).
+        The instance of the state, with the jobs that ran before (``running``).
     verdict : IntArray, shape (jobs,)
         `Verdict` of each job.
     running : mapping of the row of a job to (pool, GPUs, since)
-        What runs in the round.
+        The jobs that run in the round.
     speed : FloatArray, shape (jobs,)
-        steps/s that the jobs that run are expected to make.
-    reasons : mapping of the row of a job to words
+        steps/s that the running jobs are expected to make.
+    reasons : mapping of the row of a job to text
         Why jobs are stopped, moved, or do not run.
     ledger : Ledger
-        The allocation in force from now on, with what it owes.
+        The allocation in force from now on, with the time that it owes.
     warm : WarmStart, optional
         The basis in which the program ended.
     solution : Solution, optional
-        The allocation with its certificate; none where the rounds follow a ranking, or the
-        fallback, and in a plan that was read from a journal.
+        The allocation with its certificate; None under a ranking, in a fallback, and in a plan that
+        was read from a journal.
     fallback : str, optional
         Why the plan does not follow a new allocation: then it follows the last one, as far as that
-        is still possible. Where a ranking failed, jobs go in the order in which they arrived.
+        is still possible. If a ranking failed, jobs are in the order of arrival.
     stops : Stops
-        What it costs to stop jobs, who may not be stopped, and which GPUs are not free yet.
+        The cost of stopping jobs, the jobs that must not be stopped, and GPUs that are not free yet.
     notices : tuple of str
-        What the user should know of.
+        Messages to the user.
     stands : bool
-        Whether no round could be planned at all: what ran runs on, and nothing starts.
+        Whether no round could be planned at all: running jobs keep running, and nothing starts.
     started_from : str
         How the solver started.
     order : Order, optional
-        The order of the jobs, where the rounds follow a ranking.
+        The order of the jobs under a ranking.
     isolated : FloatArray, shape (jobs,), optional
         steps/s at which the steps of each job count as isolated time from now on
         (`Formulation.isolated_rates`).
-    refused : tuple of (rows of jobs, words)
-        Jobs that the formulation does not deal with.
+    refused : tuple of (rows of jobs, text)
+        Jobs that the formulation cannot include.
     admissions : Admissions, optional
-        Who is held to its requirements from this round on; None: as before.
+        The jobs that are admitted from this round on; None: as before.
     classes : Classes, optional
-        Of the jobs that were planned for; none where no round could be planned, and in a plan that
-        was read from a journal.
+        The classes of the round's jobs; None if no round could be planned, and in a plan that was read
+        from a journal.
     timings : mapping
         Seconds by stage.
     """
@@ -251,19 +247,19 @@ class Plan(DisplayedTable):
 
     @property
     def now(self) -> float:
-        """When it begins, seconds."""
+        """When the round begins, seconds."""
         return self.instance.now
 
     @property
     def until(self) -> float:
-        """When it ends, seconds."""
+        """When the round ends, seconds."""
         return self.instance.now + self.instance.round
 
     @property
     def next_start(self) -> float:
-        """When its schedule next starts a job or changes its GPUs, seconds; inf if there is none.
+        """When its schedule next starts a job or changes its GPUs, seconds; inf if it has none.
 
-        Only the next plan does it: it should be made then, and not at the end of the round.
+        Only a new plan carries this out, so it should be made then and not at the end of the round.
         """
         schedule = None if self.solution is None else self.solution.schedule
         if schedule is None:
@@ -273,7 +269,7 @@ class Plan(DisplayedTable):
 
     @cached_property
     def id(self) -> str:
-        """The digest: a hash of all that the plan decides, and of all that the next plan depends on."""
+        """The digest: a hash of all decisions of the plan, and of all that the next plan depends on."""
         places = RunningJobs.of(self.running)
         gpu = places.numbers(self.instance.cluster.numbering)
         more: list[AnyArray] = [places.job, places.pool, places.length, gpu, places.since]
@@ -291,7 +287,7 @@ class Plan(DisplayedTable):
 
     @property
     def status(self) -> Status | None:
-        """What the allocation is worth."""
+        """The status of the solution."""
         return None if self.solution is None else self.solution.status
 
     @property
@@ -301,12 +297,12 @@ class Plan(DisplayedTable):
 
     @property
     def bound(self) -> float | None:
-        """No allocation can be better."""
+        """Bound on the objective of all allocations."""
         return None if self.solution is None else finite(self.solution.bound)
 
     @property
     def gap(self) -> float | None:
-        """Between objective and bound."""
+        """Relative gap between objective and bound."""
         return None if self.solution is None else finite(self.solution.gap)
 
     @property
@@ -336,7 +332,7 @@ class Plan(DisplayedTable):
 
     @cached_property
     def fragmentation(self) -> Fragmentation | None:
-        """GPUs that are free in the round, and those of them that the jobs cannot use."""
+        """Free GPUs of the round, and the free GPUs that the jobs cannot use."""
         if self.classes is None:
             return None
         table = replace(self.instance.jobs_table, running=self.running)
@@ -348,7 +344,7 @@ class Plan(DisplayedTable):
         return fragmentation_of(self.classes, occupied_by(instance, jobs, option))
 
     def decision(self, job: int | str) -> Decision:
-        """What happens to a job.
+        """The decision about a job.
 
         Parameters
         ----------
@@ -370,7 +366,7 @@ class Plan(DisplayedTable):
             job = job_row(names, job, self.instance.name)
         verdict = Verdict(int(self.verdict[job]))
         reason = self.reasons.get(job, "")
-        # Most reasons follow from the plan. They are made when somebody asks: there may be 100,000.
+        # Most reasons follow from the plan. They are made on demand: there may be 100,000.
         if not reason and verdict in (Verdict.HOLD, Verdict.PREEMPT):
             reason = self._turn(job) if self.order is None else self._rank(self.order, job)
         elif not reason and verdict is Verdict.MOVE:
@@ -385,7 +381,7 @@ class Plan(DisplayedTable):
         )
 
     def _begins(self, job: int) -> float | None:
-        """When a job that starts has its GPUs to itself, if that is later than the plan."""
+        """When the GPUs of a job that starts are free, if that is later than the plan."""
         later = self.verdict[job] in STARTS and self.begins[job] > self.now
         return float(self.begins[job]) if later else None
 
@@ -402,12 +398,12 @@ class Plan(DisplayedTable):
 
     @cached_property
     def setups(self) -> Mapping[int, Setup]:
-        """How the jobs run whose configuration says more than GPUs, by the row of the job."""
+        """Setups that are not `PLAIN`, by the row of the job."""
         return setups_of(self.ledger.key[self.ledger.runs])
 
     @cached_property
     def begins(self) -> FloatArray:
-        """When jobs that start have their GPUs to themselves, seconds; shape (jobs,)."""
+        """When the GPUs of jobs that start are free, seconds; shape (jobs,)."""
         stopped = among(self.verdict, STOPS)
         return self.stops.begins(RunningJobs.of(self.running), stopped)
 
@@ -420,7 +416,7 @@ class Plan(DisplayedTable):
         return cost
 
     def _turn(self, job: int) -> str:
-        """Why a job that could run does not: its claim, and what it is owed."""
+        """Why a waiting job does not run: its claim and its deficit."""
         share = self._claims[0][job]
         owed = self._claims[1][job] / self.instance.round
         if share <= 0:
@@ -428,7 +424,6 @@ class Plan(DisplayedTable):
         text = f"it is owed {owed:.2f} rounds" if owed >= 0 else f"it is {-owed:.2f} rounds ahead"
         text = text if abs(owed) >= 0.005 else "it is owed nothing"
         if share > 1 - TURN:
-            # A job that may always run waits for no later turn.
             text = f"all of the time is its, but no GPUs are free for it in this round; {text}"
         else:
             text = f"its turn comes later: {100 * share:.3g} % of the time is its, and {text}"
@@ -440,14 +435,14 @@ class Plan(DisplayedTable):
 
     @cached_property
     def _behind_head_starts(self) -> BoolArray:
-        """Jobs that would run before a running job of one of their pools if there were no hysteresis;
-        shape (jobs,).
+        """Jobs that would come before a running job of one of their pools without hysteresis; shape
+        (jobs,).
         """
         ledger = self.ledger
         cost = self.stops.cost
         restart = np.maximum(cost[ledger.job], gathered(cost, ledger.partner, 0.0))
         restart = restart / self.instance.round
-        # A job that cannot be preempted keeps its GPUs whatever the hysteresis is.
+        # Hysteresis does not matter for jobs that cannot be preempted.
         may_stop = self.stops.preemptible
         movable = may_stop[ledger.job] & gathered(may_stop, ledger.partner, True)
         keeps = (self.verdict[ledger.job] == Verdict.KEEP) & ledger.runs & movable
@@ -458,10 +453,10 @@ class Plan(DisplayedTable):
         behind = np.zeros(len(self.verdict), bool)
         pool_of_row = ledger.key[:, POOL]
         for pool in np.unique(pool_of_row[keeps]).tolist():
-            here = pool_of_row == pool
-            rows = keeps & here
-            waits = np.flatnonzero(~ledger.runs & (ledger.fraction > 0) & here)
-            # Of the running rows that go first, some would not without their head start.
+            in_pool = pool_of_row == pool
+            rows = keeps & in_pool
+            waits = np.flatnonzero(~ledger.runs & (ledger.fraction > 0) & in_pool)
+            # Number of running rows that come first, with and without their head start.
             first = np.searchsorted(np.sort(earlier_due[rows]), waiting_due[waits], "right")
             first_anyway = np.searchsorted(np.sort(due[rows]), waiting_due[waits], "right")
             held_back = waits[first > first_anyway]
@@ -548,17 +543,17 @@ class Plan(DisplayedTable):
 
     @cached_property
     def start(self) -> tuple[Decision, ...]:
-        """Jobs that are put on GPUs."""
+        """Jobs that start."""
         return self.of(Verdict.START)
 
     @cached_property
     def keep(self) -> tuple[Decision, ...]:
-        """Jobs that run on where they are."""
+        """Jobs that keep running on their GPUs."""
         return self.of(Verdict.KEEP)
 
     @cached_property
     def move(self) -> tuple[Decision, ...]:
-        """Jobs that are stopped and started elsewhere."""
+        """Jobs that are stopped and started on other GPUs."""
         return self.of(Verdict.MOVE)
 
     @cached_property
@@ -568,28 +563,28 @@ class Plan(DisplayedTable):
 
     @cached_property
     def hold(self) -> tuple[Decision, ...]:
-        """Jobs that go on waiting."""
+        """Jobs that keep waiting."""
         return self.of(Verdict.HOLD)
 
     @cached_property
     def declined(self) -> tuple[tuple[str, str], ...]:
-        """Jobs that are not held to what they ask for (deadlines, minimum service), and why."""
+        """Jobs that are not admitted with their requirements (deadlines, minimum service), and why."""
         declined = {} if self.admissions is None else self.admissions.declined
         names = self.instance.jobs_table.names
         return tuple((names[job], why) for job, why in sorted(declined.items()))
 
     def diff(self, previous: Plan | None = None) -> tuple[Action, ...]:
-        """The steps from what runs now, or from another plan, to this one:
-        all stops, then all starts.
+        """The steps from the present state, or from another plan, to this plan: all stops, then all
+        starts.
 
-        Done in this order they never give a GPU to two jobs. Jobs that are in the other plan only
-        are stopped. A job that goes on in another configuration, on the same GPUs too, is stopped
-        and started.
+        In this order, no GPU is ever given to two jobs. Jobs that are only in the other plan are
+        stopped. A job that continues in another configuration, even on the same GPUs, is stopped and
+        started.
 
         Parameters
         ----------
         previous : Plan, optional
-            Default: what runs when the round begins.
+            Default: the jobs that run when the round begins.
 
         Returns
         -------
@@ -610,7 +605,6 @@ class Plan(DisplayedTable):
                 )
                 for job in going
             ]
-            # All stops come first, so that a GPU is free before anybody starts on it.
             return (*stops, *(self._started(job) for job in coming))
         before = previous.named()
         after = self.named()
@@ -649,7 +643,7 @@ class Plan(DisplayedTable):
         }
 
     def next_state(self, state: RoundState, now: float | None = None) -> RoundState:
-        """The state after this plan is carried out, from which the next round is planned.
+        """The state after this plan is applied, from which the next round is planned.
 
         Parameters
         ----------
@@ -678,10 +672,10 @@ class Plan(DisplayedTable):
 
     @cached_property
     def metrics(self) -> Mapping[str, Any]:
-        """Jobs by verdict, GPUs that are usable and in use, and the share of each pool in use."""
+        """Number of jobs by verdict, of usable GPUs and of GPUs in use, and the utilisation by pool."""
         cluster = self.instance.cluster
         numbering = self.instance.cluster.numbering
-        # GPUs held on closed nodes count too: otherwise more GPUs could be in use than are usable.
+        # GPUs held on closed nodes count as usable: otherwise more GPUs could be in use than usable.
         usable = cluster.gpus(self.now) + self._held_outside()
         held = np.zeros(numbering.gpus, bool)
         gpu = RunningJobs.of(self.running).numbers(numbering)
@@ -695,7 +689,7 @@ class Plan(DisplayedTable):
             "gpus": int(usable.sum()),
             "gpus_in_use": int(used.sum()),
             "utilisation": {
-                pool.name: float(mine / all_of) if all_of else None for pool, mine, all_of in shares
+                pool.name: float(in_use / size) if size else None for pool, in_use, size in shares
             },
         }
 
@@ -714,6 +708,8 @@ class Plan(DisplayedTable):
 
     def to_document(self) -> dict[str, object]:
         """The plan in the format ``optsched-plan/1`` (`optsched.rounds.plan_document`)."""
+        free = self.fragmentation
+        declined = [{"job": job, "reason": why} for job, why in self.declined]
         return {
             "format": FORMAT,
             "id": self.id,
@@ -726,27 +722,18 @@ class Plan(DisplayedTable):
             "move": [self._running_document(item) for item in self.move],
             "preempt": [{"job": item.job, "reason": item.reason} for item in self.preempt],
             "hold": [{"job": item.job, "reason": item.reason} for item in self.hold],
-            **self._declined_document(),
+            **({"declined": declined} if declined else {}),
             "actions": [step.to_document() for step in self.diff()],
             **self._solution_document(),
             "fallback": self.fallback,
             "notices": list(self.notices),
             "metrics": self.metrics,
             "throughput": None if self.throughput is None else self.throughput._asdict(),
-            "fragmentation": self._fragmentation_document(),
+            "fragmentation": None if free is None else {"free": free.total, "gpus": free.gpus},
             "reproducible": self.reproducible,
             "started_from": self.started_from,
             "timings": dict(self.timings),
         }
-
-    def _fragmentation_document(self) -> dict[str, float] | None:
-        found = self.fragmentation
-        return None if found is None else {"free": found.total, "gpus": found.gpus}
-
-    def _declined_document(self) -> dict[str, Any]:
-        """Who is declined, where somebody is."""
-        declined = [{"job": job, "reason": why} for job, why in self.declined]
-        return {"declined": declined} if declined else {}
 
     def _running_document(self, item: Decision) -> dict[str, Any]:
         job = self._row[item.job]
@@ -758,15 +745,14 @@ class Plan(DisplayedTable):
             "nodes": item.nodes,
             "since": self.running[job][2] if job in self.running else None,
             "throughput": speed if speed > 0 else None,
-            **item.setup.stated(),
-            **_begins_document(item.begins),
+            **_start_document(item.setup, item.begins),
         }
         if item.reason:
             document["reason"] = item.reason
         return document
 
     def _solution_document(self) -> dict[str, Any]:
-        """What the document says of the allocation."""
+        """The allocation in the document."""
         certificate, allocation = self.certificate, self.allocation
         return {
             "formulation": self.formulation,
@@ -782,22 +768,20 @@ class Plan(DisplayedTable):
         }
 
     def id_by_names(self) -> str:
-        """The digest in older journals, whose plans have no decisions: GPUs are hashed by their names.
-
-        Writing 100,000 names took longer than all else that a journal asks of a round.
+        """The digest in older journals, whose plans have no decisions: GPUs are hashed by their names,
+        which is slow.
         """
         return self._hashed({"running": [[job, *held] for job, held in self.running.items()]}, [])
 
     def _hashed(self, words: Mapping[str, Any], more: list[AnyArray]) -> str:
-        # Timings and texts are left out: they differ between plans that decide the same.
+        # Timings and texts are left out: they may differ between equal decisions.
         header = {"round": self.round, "now": self.now, "fallback": self.fallback, **words}
         found = hashlib.blake2b(json.dumps(header).encode(), digest_size=16)
         ledger = [getattr(self.ledger, item.name) for item in fields(Ledger)]
         parts = [*more, self.verdict, self.speed, *ledger]
         if self.warm is not None:
             warm = self.warm
-            # Nothing is added where there are no prices: a basis without them has the digest it
-            # always had.
+            # A basis without prices keeps the digest of versions that had no prices.
             found.update(json.dumps(dict(warm.prices)).encode() if warm.prices else b"")
             parts += [
                 warm.of_job,
@@ -842,16 +826,15 @@ class Plan(DisplayedTable):
         }
 
     def _waits(self) -> str:
-        """The first jobs that go on waiting, each with its reason, and how many more there are."""
+        """The first jobs that keep waiting, each with its reason, and the number of further jobs."""
         rows = np.flatnonzero(self.verdict == Verdict.HOLD).tolist()
-        # Each reason is made anew: those of 100,000 jobs would take longer than the round.
         first = [self.decision(row) for row in rows[:SAID_IN_FULL]]
         said = ", ".join(f"{item.job} ({item.reason})" for item in first)
         more = len(rows) - len(first)
         return f"{said} and {more:,} more" if more else said
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The jobs: what happens to each, where it runs, and why."""
+        """One row per job: verdict, pool, GPUs and reason."""
         decisions = [self.decision(job) for job in range(len(self.verdict))[:first]]
         return {
             "job": [item.job for item in decisions],
@@ -862,12 +845,12 @@ class Plan(DisplayedTable):
         }
 
 
-def _begins_document(begins: float | None) -> dict[str, float]:
-    return {} if begins is None else {"begins": begins}
+def _start_document(setup: Setup, begins: float | None) -> dict[str, float | int]:
+    return setup.stated() | ({} if begins is None else {"begins": begins})
 
 
 def finite(value: float | None) -> float | None:
-    """A number, or None where there is none: JSON has no infinity."""
+    """A number, or None if it is infinite or missing: JSON has no infinity."""
     return float(value) if value is not None and np.isfinite(value) else None
 
 

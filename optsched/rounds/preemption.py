@@ -1,4 +1,4 @@
-"""Who loses its GPUs, and why: the rules by which a running job is stopped, is moved, or stays.
+"""The rules by which a running job stays, is moved, or is stopped.
 
 A running job is **evicted** if its nodes can no longer host it. It is **preempted** (stopped, and
 waits) or **moved** to make room for others, or moved to better GPUs. A plan has the same verdicts
@@ -6,53 +6,53 @@ for all of these, `Verdict.PREEMPT` for a job that stops and `Verdict.MOVE` for 
 elsewhere (`optsched.rounds.solve_round.verdicts`); only the reason tells an eviction from a
 preemption.
 
-The rules follow in the order in which a round applies them. A function without a module is in this
-file; the modules are in `optsched.rounds`, but for `staying`, `one_node` and `beside`, which are in
-`optsched.placement`.
+The rules are listed in the order in which a round applies them. A function without a module is in
+this file; `staying`, `one_node` and `beside` are modules of `optsched.placement`, all others of
+`optsched.rounds`.
 
 1. **Keep.** A job that cannot be preempted keeps its GPUs (`optsched.instance.staying`), unless a
    node of it is down. So does every job within its exempt time (`stops.Stops.preemptible`).
-2. **Evict.** A job leaves nodes that are down, take no more work, or have less than what runs there
-   needs (`evicted`).
-3. **Faster GPUs.** Under a ranking, a running job that comes before waiting ones takes idle GPUs
-   first on which it ends sooner (`ranked.moves_to_idle`). With the sizes ``most`` and ``fastest``
-   it may also take GPUs from jobs behind it (`ranked.rank`). With ``moves=published`` it moves
-   whenever the published order has another of its rows first (`ranked._published_order`).
-4. **Guests.** A job that cannot be preempted takes the first row in the order in which it keeps its
-   GPUs, and whose guest is free and has room (`hosts.Hosts.chosen`). A guest that it had before
-   leaves if that is another row; `hosts._Choice._preempted` counts who has to stop or move.
+2. **Evict.** A job leaves nodes that are down, take no more work, or have fewer CPUs, less memory or
+   less of another resource than their jobs need (`evicted`).
+3. **Faster GPUs.** Under a ranking, a running job moves to idle GPUs on which it ends sooner, if it
+   comes before the waiting jobs that want them (`ranked.moves_to_idle`). With the sizes ``most`` and
+   ``fastest`` it may also take GPUs from jobs behind it (`ranked.rank`). With ``moves=published`` it
+   moves whenever the published order has another of its rows first (`ranked._published_order`).
+4. **Guests.** A job that cannot be preempted runs in the first row in the order in which it keeps its
+   GPUs and whose guest is free and has room (`hosts.Hosts.chosen`). If that is a new guest, the old
+   one leaves; `hosts._Choice._preempted` counts the jobs that stop or move.
 5. **Order.** Rows are tried in the order of their `priority_groups`: those that must run, then
    those of starved jobs (`starved`), then those of admitted jobs that would soon be too late
    (`round_rows.RoundRows.urgent`), then all others by the time at which they are due
-   (`due_times`). A running row has a head start of the hysteresis and of what it costs to stop it
-   now (`head_start`, `stops.Stops.cost`). Under a ranking, its order replaces the due times.
-6. **Sets.** Where rows of pairs have a claim, or claims on single GPUs are split over rows, the set
-   of rows that is worth most goes to the front of the last group (`selection.best_set_first`); a
+   (`due_times`). A running row has a head start: the hysteresis plus the cost of stopping it now
+   (`head_start`, `stops.Stops.cost`). Under a ranking, its order replaces the due times.
+6. **Sets.** If rows of pairs have a claim, or claims on single GPUs are split over rows, the set of
+   rows with the greatest worth goes to the front of the last group (`selection.best_set_first`); a
    running row outside the set may lose its GPUs to it.
 7. **Preempt.** A running job is preempted if no row is chosen in which it can go on (`displaced`).
-8. **Limit.** At most `max_moves` jobs are displaced, and no more than `moves_per_hour` leaves
+8. **Limit.** At most `max_moves` jobs are displaced, within `moves_per_hour`
    (`RoundState.most_moves`): those that are due last. The others stay (`rows_that_stay`). A running
-   job that has no row in which it can go on is displaced in any case, so it uses up the limit
-   before all others (`hosts.Hosts.unable`). A starved job ignores the limit.
+   job without a row in which it can continue is displaced in any case, so it counts against the
+   limit before all others (`hosts.Hosts.unable`). A starved job ignores the limit.
 9. **Strict ranking.** All rows behind the first job that has no room are dropped
    (`selection.ahead_of_first_blocked`), those of running jobs too: these stop although their GPUs
    stay idle. `max_moves` does not limit this.
-10. **Stay.** A chosen row that could go on may find its GPUs or CPUs in use by rows before it, or
-    by a new guest (`staying.StayRule.keep`). It then needs other GPUs, as a row that starts does.
-11. **Make room.** For a chosen row that finds no room, others move if all of them find room
-    elsewhere, also those ahead of it: the smallest gang of a node that suffices, else the largest
-    ones (`one_node.OneNodeRoom.clear_node_for`). Failing that, rows behind it (`victims`) move or stop.
-    For rows that are not alone with whole GPUs of one node, `beside.Clearing` finds both. A job that
-    would miss the deadline that it is held to stays (`round_rows.RoundRows.hurried`). This is
-    done for the first `seating.ATTEMPTS` such rows, and for the job that has starved longest
+10. **Stay.** The GPUs or CPUs of a chosen row that could continue may be in use by rows before it, or
+    by a new guest (`staying.StayRule.keep`). Then it needs other GPUs, like a row that starts.
+11. **Make room.** For a chosen row that finds no room, other rows move to free GPUs, also rows ahead
+    of it: the smallest gang of a node that is enough, else the largest gangs
+    (`one_node.OneNodeRoom.clear_node_for`). If that is not enough, rows behind it (`victims`) move or
+    stop. `beside.Clearing` does both for rows that span nodes, share GPUs or have anti-affinity. A
+    job that would miss its deadline after a restart stays (`round_rows.RoundRows.hurried`). Room is
+    made for the first `seating.ATTEMPTS` such rows, and for the job that has starved longest
     (`seating.Seating._seat_longest_starved`).
-12. **Idle GPUs.** Where the round fills, a job moves to idle GPUs on which it ends sooner, its
-    restart counted; one that shares GPUs leaves them to its partner (`idle.IdleGpus`).
+12. **Idle GPUs.** If the round fills idle GPUs, a job moves to idle GPUs on which it ends sooner, its
+    restart included; a job that shares GPUs leaves them to its partner (`idle.IdleGpus`).
 13. **No plan.** If no round can be planned, jobs are only evicted, and jobs without steps left
-    stop: all others run on (`runs_unplanned`).
+    stop: all others keep running (`runs_unplanned`).
 
-Rules 11 and 12 stop or move no more jobs than are left of `max_moves` (`displaced_so_far`). In rule
-11 a starved job ignores the limit.
+Rules 11 and 12 stop or move at most as many jobs as `max_moves` still allows (`displaced_so_far`).
+In rule 11 a starved job ignores the limit.
 """
 
 from __future__ import annotations
@@ -65,19 +65,19 @@ from optsched.instance.staying import Running
 from optsched.placement.instant import SCRAMBLE
 from optsched.rounds.rows import DUE, MUST_RUN, STARVED, URGENT, RowQueue, jobs_of
 
-# --- who has to leave its nodes ---------------------------------------------------------------
+# --- eviction ---------------------------------------------------------------------------------
 
 
 def evicted(running: Running, crowded: BoolArray) -> BoolArray:
     """Running jobs that cannot stay on their nodes; shape (jobs,).
 
-    Those that cannot be preempted stay all the same, unless a node is down.
+    Jobs that cannot be preempted stay nevertheless, unless a node is down.
 
     Parameters
     ----------
     running : Running
     crowded : BoolArray, shape (jobs,)
-        Jobs on nodes that have less than what runs there needs.
+        Jobs on nodes that have less of a resource than their jobs need.
     """
     return running.barred | crowded
 
@@ -88,8 +88,8 @@ def runs_unplanned(
     evicted: BoolArray,
     steps_left: FloatArray,
 ) -> BoolArray:
-    """Jobs that run in a round which could not be planned:
-    all that ran, may stay and are not done.
+    """Jobs that run in a round which could not be planned: running jobs that may stay and have steps
+    left, and all that cannot be preempted.
     """
     may_stay = ~evicted & (steps_left > 0)
     return ran & (may_stay | must_run)
@@ -99,14 +99,14 @@ def runs_unplanned(
 
 
 def starved(waited: FloatArray, patience: float, exempt: BoolArray) -> BoolArray:
-    """Jobs that have waited for the patience of the policy (seconds), but for those exempt."""
+    """Mask of the jobs that have waited for at least ``patience`` seconds and are not exempt."""
     return (waited >= patience) & ~exempt
 
 
 def priority_groups(must_run: BoolArray, starved_rows: BoolArray, urgent: BoolArray) -> IntArray:
     """`MUST_RUN`, `STARVED`, `URGENT` or `DUE` for each row; shape (A,)."""
     group = np.full(len(must_run), DUE, np.int64)
-    # A row of several groups is in the one that comes first.
+    # A row in several groups belongs to the first of them, which is written last.
     group[urgent] = URGENT
     group[starved_rows] = STARVED
     group[must_run] = MUST_RUN
@@ -116,17 +116,17 @@ def priority_groups(must_run: BoolArray, starved_rows: BoolArray, urgent: BoolAr
 def rank_in_group(
     group: IntArray, is_pair: BoolArray, longest: FloatArray, slack: FloatArray
 ) -> FloatArray:
-    """The order inside the groups: starved rows by their wait, urgent ones by their slack,
-    pairs first of those that must run.
+    """Sort key inside the groups: starved rows by their waiting time, urgent rows by their slack;
+    pairs come first among rows that must run.
 
     Parameters
     ----------
     group : IntArray, shape (A,)
     is_pair : BoolArray, shape (A,)
     longest : FloatArray, shape (A,)
-        Seconds that the job of the row has waited, of two the longer.
+        Seconds that the job of the row has waited; for a pair, the larger value.
     slack : FloatArray, shape (A,)
-        Time that the job of the row may still wait, less its head start.
+        Time that the job of the row may still wait, minus its head start.
     """
     pairs_first = np.where(is_pair, -1.0, 0.0) * (group == MUST_RUN)
     rank = np.where(group == STARVED, -longest, pairs_first)
@@ -134,12 +134,12 @@ def rank_in_group(
 
 
 def head_start(continues: BoolArray, hysteresis: float, restart: FloatArray) -> FloatArray:
-    """h_r: rounds that another row must be owed more than a running one before it takes its GPUs.
+    """h_r: a waiting row must be owed this many rounds more than a running row to take its GPUs.
 
     Parameters
     ----------
     continues : BoolArray, shape (A,)
-        Rows that run now and can go on.
+        Rows that run now and can continue.
     hysteresis : float
         Of the policy, in rounds.
     restart : FloatArray, shape (A,)
@@ -165,13 +165,13 @@ def due_times(fraction: FloatArray, deficit: FloatArray, ahead: FloatArray) -> F
 
 
 def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray) -> IntArray:
-    """Rows in the order of their group, of their rank in it, and of the time when they are due.
+    """Rows in the order of their group, their rank in it, and their due time.
 
-    Ties go by fraction, then by rate, both falling, and last by row numbers that are scrambled in
-    the same way in every round, so that no job is favoured.
+    Ties are broken by fraction, then by rate, both descending, and last by scrambled row numbers,
+    the same in every round, so that no job is favoured.
     """
-    # Most keys are constant, and a plain sort is several times as fast as a lexsort. Both are stable,
-    # so that rows which are equal in all keys stay ascending.
+    # Most keys are constant, and a plain sort is several times as fast as a lexsort. Both are stable:
+    # rows that are equal in all keys stay ascending.
     keys = [key for key in (due, rank, group) if (key != key[:1]).any()]
     if len(keys) == 1:
         order = np.argsort(keys[0], kind="stable").astype(np.int64)
@@ -185,64 +185,60 @@ def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray)
     in_a_tie = np.append(tied, False) | np.insert(tied, 0, False)
     places = np.flatnonzero(in_a_tie)
     tie = np.cumsum(np.insert(~tied, 0, True))[places]
-    mine = order[places]
+    tied_rows = order[places]
     within = tie[1:] == tie[:-1]
-    scrambled = mine * SCRAMBLE % 1.0
+    scrambled = tied_rows * SCRAMBLE % 1.0
     further = [scrambled]
-    for values in (rows.rate[mine], rows.fraction[mine]):
-        # Most ties are jobs of one class, which have these in common: a sort less.
+    for values in (rows.rate[tied_rows], rows.fraction[tied_rows]):
+        # Most ties are jobs of one class, for which these values are equal: no sort is needed.
         if (values[1:] != values[:-1])[within].any():
             further.append(-values)
     if len(further) == 1:
-        # The number of the tie and a fraction below 1 are one key, which sorts in a third of the time.
-        order[places] = mine[np.argsort(tie + scrambled)]
+        # The number of the tie plus a fraction below 1 is one key, which sorts three times as fast.
+        order[places] = tied_rows[np.argsort(tie + scrambled)]
     else:
-        order[places] = mine[np.lexsort((*further, tie))]
+        order[places] = tied_rows[np.lexsort((*further, tie))]
     return order
 
 
-# --- pairs that part --------------------------------------------------------------------------
+# --- pairs that separate ----------------------------------------------------------------------
 
 
 def cannot_go_on_alone(must: BoolArray, together: BoolArray, partner: IntArray) -> BoolArray:
-    """Jobs for which a row alone is no way to go on, though they hold its GPUs; shape (jobs,).
+    """Jobs that cannot continue alone on the GPUs that they hold; shape (jobs,).
 
-    The guest of a job that cannot be preempted has to leave when the two part. Two jobs that both
-    cannot be preempted and share GPUs (``together``) never part.
+    The guest of a job that cannot be preempted must leave when the two separate. Two jobs that both
+    cannot be preempted and share GPUs (``together``) never separate.
     """
     guests = ~must & gathered(must, partner, False)
     return together | guests
 
 
 def second_of_parting(rows: JobRows, going: IntArray, partner_now: IntArray) -> BoolArray:
-    """Jobs that go on alone after the job that they share GPUs with now; shape (jobs,).
-
-    Only the first of the two keeps the GPUs.
+    """Of two jobs that share GPUs now and both continue alone, the later one in the order: only the
+    first one keeps the GPUs. Mask of shape (jobs,).
 
     Parameters
     ----------
     rows : JobRows
     going : IntArray
-        Rows that go on, in their order.
+        Rows that continue, in their order.
     partner_now : IntArray, shape (jobs,)
     """
     jobs = len(partner_now)
     last = len(going)
     alone = rows.partner[going] < 0
-    position = np.full(jobs + 1, last)  # in the order, of jobs that go on alone
+    position = np.full(jobs + 1, last)  # position in the order of jobs that continue alone
     position[rows.job[going]] = np.where(alone, np.arange(last), last)
     position[-1] = last
     return (position[:-1] < last) & (position[partner_now] < position[:-1])
 
 
-# --- who is preempted, and how many at most ---------------------------------------------------
+# --- displaced jobs, and the limit on their number --------------------------------------------
 
 
 def displaced(queue: RowQueue, chosen: IntArray) -> BoolArray:
-    """Jobs that could go on, and do not if the chosen rows run; shape (jobs,).
-
-    Of two jobs that share GPUs now only the first in the order goes on alone.
-    """
+    """Jobs that could continue, but do not if the chosen rows run; shape (jobs,)."""
     rows = queue.rows
     jobs = len(queue.busy)
     possible = queue.order[queue.continues[queue.order]]
@@ -250,24 +246,24 @@ def displaced(queue: RowQueue, chosen: IntArray) -> BoolArray:
     could_go_on = jobs_of(rows, possible, jobs)
     goes_on = np.append(jobs_of(rows, going, jobs), False)
     if queue.host is not None:
-        goes_on[queue.host[chosen]] = True  # the last entry is for rows without a host
+        goes_on[queue.host[chosen]] = True  # rows without a host write to the last entry
     second = second_of_parting(rows, going, queue.partner_now)
     return could_go_on & ~(goes_on[:-1] & ~second) & ~queue.busy
 
 
 def displaced_so_far(queue: RowQueue, left: RowQueue, staying: IntArray, must: BoolArray) -> int:
-    """Running jobs that were moved, or have no row left in which they could go on.
+    """Number of running jobs that were moved, or have no row left in which they could continue.
 
     Parameters
     ----------
     queue : RowQueue
         All rows.
     left : RowQueue
-        The rows that are left to try.
+        Rows that have not been tried yet.
     staying : IntArray
-        Rows that go on where they are.
+        Rows that keep their GPUs.
     must : BoolArray, shape (jobs,)
-        Jobs that cannot be preempted: they do not count.
+        Jobs that cannot be preempted, which do not count.
     """
     rows = queue.rows
     jobs = len(queue.busy)
@@ -282,41 +278,43 @@ def displaced_so_far(queue: RowQueue, left: RowQueue, staying: IntArray, must: B
 
 
 def rows_that_stay(queue: RowQueue, chosen: IntArray, preemptions_left: float) -> BoolArray:
-    """Rows in which running jobs stay, so that no more are displaced than may be; shape (A,).
+    """Mask of the rows in which running jobs stay so that the limit is kept; shape (A,).
 
-    These are rows of displaced jobs, the first due first, until few enough are displaced; and the
-    chosen rows that go on and are not in the way of these.
+    These are rows of displaced jobs, the earliest due first, until few enough jobs are displaced; and
+    the chosen rows that continue and do not conflict with these.
 
     Parameters
     ----------
     queue : RowQueue
     chosen : IntArray
-        Rows that would run if displacement were free.
+        Rows that would run without a limit.
     preemptions_left : float
-        Running jobs that may be preempted or moved.
+        Most running jobs that may be preempted or moved.
     """
     rows = queue.rows
     going = displaced(queue, chosen)
     stay = _back_in_place(queue, chosen, going, preemptions_left)
     back = np.append(jobs_of(rows, np.flatnonzero(stay), len(going)), False)
-    in_the_way = back[rows.job] | back[rows.partner] | going[rows.job]
-    going_on: BoolArray = queue.mask(chosen) & queue.continues & ~in_the_way
-    return stay | going_on
+    conflicts = back[rows.job] | back[rows.partner] | going[rows.job]
+    unaffected: BoolArray = queue.mask(chosen) & queue.continues & ~conflicts
+    return stay | unaffected
 
 
 def _back_in_place(
     queue: RowQueue, chosen: IntArray, going: BoolArray, preemptions_left: float
 ) -> BoolArray:
-    """Rows in which displaced jobs (``going``) stay after all, the first due first; shape (A,)."""
+    """Mask of the rows in which displaced jobs (``going``) stay after all, the earliest due first;
+    shape (A,).
+    """
     rows = queue.rows
     candidates = _ways_to_stay(queue, chosen)
-    # Jobs that share GPUs can only stay together.
+    # Two jobs that share GPUs can only stay as a pair.
     pair_of = {
         job: row
         for row in candidates[rows.partner[candidates] >= 0].tolist()
         for job in (int(rows.job[row]), int(rows.partner[row]))
     }
-    # Of two that part, only one stays where it is: the other counts as displaced for good.
+    # If a pair separates, only one job stays: the other one remains displaced.
     mate = np.append(queue.partner_now, -1)
     mate[list(pair_of)] = -1
     movable = np.append(going, False)
@@ -329,7 +327,7 @@ def _back_in_place(
         row = pair_of.get(int(rows.job[first]), first)
         job = int(rows.job[row])
         partner = int(rows.partner[row])
-        back = [one for one in (job, partner) if movable[one]]
+        back = [displaced for displaced in (job, partner) if movable[displaced]]
         if left <= preemptions_left or not back:
             continue
         stay[row] = True
@@ -341,9 +339,9 @@ def _back_in_place(
 
 
 def _ways_to_stay(queue: RowQueue, chosen: IntArray) -> IntArray:
-    """Rows that are not chosen in which running jobs could go on, in the order."""
+    """Rows that are not chosen and in which running jobs could continue, in the order."""
     rows = queue.rows
-    # A job whose row must run is there, though that takes it away from where it is.
+    # A job with a row that must run stays in that row.
     must_run = jobs_of(rows, chosen[queue.must_run[chosen]], len(queue.busy))
     fixed = np.append(must_run, False)
     possible = queue.continues & ~queue.mask(chosen)
@@ -352,9 +350,9 @@ def _ways_to_stay(queue: RowQueue, chosen: IntArray) -> IntArray:
 
 
 def victims(position: IntArray, row: int, movable: IntArray) -> IntArray:
-    """Rows behind a row without room, which may stop for it, the last in the order first.
+    """Rows that may be stopped for a row without room: those behind it, the last in the order first.
 
-    Rows ahead of it never stop for it, but they may be moved (`Occupants.make_room`).
+    Rows ahead of it are never stopped for it, but they may be moved (`Occupants.make_room`).
 
     Parameters
     ----------
@@ -363,7 +361,7 @@ def victims(position: IntArray, row: int, movable: IntArray) -> IntArray:
     row : int
         The row that needs room.
     movable : IntArray
-        Rows that may leave their GPUs: none of a job that cannot be preempted.
+        Rows that may leave their GPUs.
     """
     behind = movable[position[movable] > position[row]]
     last_first: IntArray = behind[np.argsort(-position[behind], kind="stable")]

@@ -1,6 +1,4 @@
-"""Rounds that follow a ranking of the jobs instead of an allocation,
-and moves of running jobs to faster GPUs.
-"""
+"""Rounds that follow a ranking of the jobs, and moves of running jobs to faster GPUs."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ from optsched.rounds.rows import instant_of, rows_alone
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import InPlace, View
 
-# --- when a move pays, and which find idle GPUs ----------------------------------------------
+# --- moves to idle GPUs ----------------------------------------------------------------------
 
 
 def saved_by_rows(
@@ -38,10 +36,10 @@ def saved_by_rows(
     rows: JobRows,
     continues: BoolArray,
 ) -> FloatArray:
-    """Seconds by which the job of each row ends sooner in it than where it runs now.
+    """Seconds by which the job of each row ends sooner in it than on its present GPUs.
 
-    0 for rows in which a job goes on as it is, for jobs that do not run or cannot go on, and for
-    those that must not be stopped.
+    0 for rows in which a job continues, for jobs that do not run or cannot continue, and for jobs
+    that must not be stopped.
 
     Parameters
     ----------
@@ -49,9 +47,9 @@ def saved_by_rows(
     view : View
     C : Classes
     rows : JobRows, A rows
-        Of jobs alone.
+        Rows of jobs alone.
     continues : BoolArray, shape (A,)
-        Rows in which a job goes on as it is.
+        Rows in which a job continues on its GPUs.
 
     Returns
     -------
@@ -90,21 +88,20 @@ def moves_to_idle(
     pays: BoolArray,
     constraints: Sequence[Mapping[str, Any]] = (),
 ) -> BoolArray:
-    """Rows to which running jobs move; shape (A,). No job is stopped for a move.
+    """Mask of the rows to which running jobs move; shape (A,). No job is stopped for a move.
 
-    Each job in the order takes its first row that fits on GPUs which no running job holds. A move
-    is dropped if the placement then finds no GPUs for it, so that no job gives up its own for GPUs
-    that are free but scattered.
+    Each job in the order gets its first row that fits into the GPUs which no running job holds. A
+    move is dropped if the placement finds no GPUs for it, so that no job leaves its GPUs for free
+    GPUs that are scattered.
 
     Parameters
     ----------
     view : View
     classes : Classes
     rows : JobRows, A rows
-        Of jobs alone.
+        Rows of jobs alone.
     order : IntArray
-        Rows of jobs that want GPUs, the first first: of those that wait, and of those for which a
-        move pays.
+        Rows of waiting jobs, and rows to which a move pays, in the order in which they are tried.
     pays : BoolArray, shape (A,)
         Rows of running jobs to which a move pays.
     constraints : sequence of mappings
@@ -122,7 +119,7 @@ def moves_to_idle(
     position[order] = np.arange(len(order))
     chosen = chosen[np.argsort(position[chosen])]
     chosen = chosen[classes.gpus[rows.column[chosen]] > 0]
-    # Without the moves that find no GPUs others may find some: place again until all have some.
+    # Without the moves that find no GPUs, others may find some: repeat until all moves have GPUs.
     while pays[chosen].any():
         stays = view.running.runs & ~view.running.lost
         stays[rows.job[chosen]] = False
@@ -147,12 +144,12 @@ def rank(
 ) -> Answer:
     """Rows of all jobs in the order of the ranking; equal jobs in the order of their arrival.
 
-    A ranking says only who goes first. How many GPUs an elastic job takes is an option of it
-    (`optsched.ranking.RankingOptions`). By default it takes its smallest number, and a running job
-    moves only if it ends sooner on faster idle GPUs, its restart included (`moves_to_idle`). With
-    the sizes ``most`` and ``fastest``, jobs also take GPUs from running jobs behind them. No two
-    jobs share GPUs. Side constraints of the placement hold, and those that bar jobs from
-    configurations; a notice names the others, which do not.
+    A ranking decides only the order. The number of GPUs of an elastic job is an option of the ranking
+    (`optsched.ranking.RankingOptions`). By default it is the smallest number, and a running job moves
+    only if it ends sooner on faster idle GPUs, its restart included (`moves_to_idle`). With the sizes
+    ``most`` and ``fastest``, jobs also take GPUs from running jobs behind them. No two jobs share
+    GPUs. Side constraints of the placement hold, and constraints that bar jobs from configurations; a
+    notice names all others, which are ignored.
 
     Parameters
     ----------
@@ -162,8 +159,8 @@ def rank(
     compiled : callable
         The candidates of the view's instance.
     known : Answer, optional
-        What the ranking gave before, of the instance as it is now, where no job or node came, went
-        or changed since: its rows are put in the order of this time, and nothing is compiled.
+        The last answer, if no job and no node has changed since: its rows are only ordered again,
+        and nothing is compiled.
 
     Raises
     ------
@@ -201,9 +198,7 @@ def _row_order(
     continues: BoolArray,
     position: IntArray,
 ) -> tuple[IntArray, Mapping[tuple[int, int], float]]:
-    """The rows, the first first,
-    and seconds that moves of running jobs save by job and column.
-    """
+    """The rows in their order, and the seconds that moves of running jobs save, by job and column."""
     C = given.classes
     rows = given.rows
     view = in_place.view
@@ -211,19 +206,20 @@ def _row_order(
     if sizes == "deadline":
         return _deadline_order(state, view, C, rows, continues, position), {}
     if ranking.moves == "published":
-        as_now = in_place.same_gpus(rows.job, rows.column)
+        as_now = view.running.pool[rows.job] == C.pool[rows.column]
+        as_now &= view.running.gpus[rows.job] == C.gpus[rows.column]
         as_now &= in_place.same_setup(rows.job, rows.column)
         return _published_order(C, rows, sizes, as_now, position), {}
     saved = saved_by_rows(state, view, C, rows, continues)
     moves = saved > 0
     if sizes == "most":
-        # Whether a job gets more GPUs is decided before, whatever they save.
+        # The number of GPUs does not depend on the time saved.
         moves &= view.running.gpus[rows.job] == C.gpus[rows.column]
     if sizes != "fastest" and moves.any():
-        # A job of the sizes "fastest" takes its GPUs from jobs behind it; others only move to idle
-        # ones.
+        # With the sizes "fastest" a job takes GPUs from jobs behind it; otherwise it only moves to
+        # idle GPUs.
         order = _order_of_idle_gpus(state, view, rows, continues, moves, position)
-        constraints = [own.document() for own in given.constraints]
+        constraints = [constraint.document() for constraint in given.constraints]
         moves = moves_to_idle(view, C, rows, order, moves, constraints)
     group = np.where(moves, 0, np.where(continues, 1, 2))
     keys = [rows.column, -rows.rate, group]
@@ -239,8 +235,8 @@ def _row_order(
 def _published_order(
     C: Classes, rows: JobRows, sizes: Sizes, as_now: BoolArray, position: IntArray
 ) -> IntArray:
-    """The rows as the policies were published:
-    a running job moves whenever another row is before its own.
+    """The rows in the order of the published policies: a running job moves whenever another of its
+    rows comes first.
     """
     slowest_last = -rows.rate
     keys = {
@@ -259,18 +255,18 @@ def _deadline_order(
     continues: BoolArray,
     position: IntArray,
 ) -> IntArray:
-    """The rows of each job: first those in time, by the least GPU time; then the others, as they end.
+    """The rows of each job: first those that meet the deadline, by GPU time; then the others, by end.
 
-    A row takes  delay + S / R  seconds, where S steps are left, R is its rate, and the delay is
-    that of a restart unless the job goes on. Less GPU time leaves more to the jobs behind it; what
-    then is idle makes jobs faster that gain from it (`optsched.rounds.idle`).
+    A row takes  delay + S / R  seconds, where S steps are left, R is its rate, and the delay is that
+    of a restart unless the job continues. Less GPU time leaves more to the jobs behind it; GPUs that
+    stay idle then go to jobs that gain from them (`optsched.rounds.idle`).
     """
     job = rows.job
     delay = state.stops.delays(job, C.pool[rows.column], C.gpus[rows.column], continues)
     seconds = delay + quotient(view.instance.jobs_table.steps_left[job], rows.rate, np.inf)
     late = state.now + seconds > state.instance.jobs_table.deadline[job]
     cost = np.where(late, seconds, C.gpus[rows.column] * seconds)
-    # A job that must not be stopped has no choice.
+    # A job that must not be stopped keeps its row.
     stays = continues & view.must[job]
     return np.lexsort((rows.column, ~continues, cost, late, ~stays, position[job]))
 
@@ -283,9 +279,7 @@ def _order_of_idle_gpus(
     moves: BoolArray,
     position: IntArray,
 ) -> IntArray:
-    """Rows that want idle GPUs, the first first:
-    of jobs that wait, starved ones before all others, and moves.
-    """
+    """Rows that want idle GPUs, in order: rows of waiting jobs, starved jobs first, and moves."""
     goes_on = mask_of(rows.job[continues], len(view.running.pool))
     waited = state.service.waited(state.now)
     longest = np.where(starved(waited, state.patience, view.never_starved), waited, 0.0)
@@ -295,18 +289,19 @@ def _order_of_idle_gpus(
 
 
 def _unordered(view: View, compiled: Callable[[], Candidates], ranking: Ranking) -> Answer:
-    """All rows that jobs may run in, whoever goes first."""
+    """All rows in which jobs may run, without an order."""
     started = time.perf_counter()
     instance = view.instance
     constraints = constraints_in_force(instance, view.constraints)
     candidates = compiled()
     seconds = time.perf_counter() - started
-    labels = [own.labels(instance) for own in constraints]
-    reads = frozenset[str]().union(*(own.reads for own in constraints))
+    labels = [constraint.labels(instance) for constraint in constraints]
+    reads = frozenset[str]().union(*(constraint.reads for constraint in constraints))
     candidates = candidates.without_jobs(
         view.outside | view.awaits, "it is not in the ranking of this round"
     )
-    candidates = candidates.per_job() if any(own.per_job for own in constraints) else candidates
+    if any(constraint.per_job for constraint in constraints):
+        candidates = candidates.per_job()
     C = candidates.classes(reads, [label for label in labels if label is not None])
     barred, kept, notices = _barred(C, constraints)
     rows = rows_alone(C, np.flatnonzero(C.of_job >= 0))
@@ -328,28 +323,28 @@ def _unordered(view: View, compiled: Callable[[], Candidates], ranking: Ranking)
 def _barred(
     C: Classes, constraints: Sequence[SideConstraint]
 ) -> tuple[BoolArray, tuple[SideConstraint, ...], tuple[str, ...]]:
-    """Columns that constraints bar, shape (N,), the constraints that a ranking keeps,
-    and what to say of the others.
+    """Columns that constraints bar, shape (N,); the constraints that a ranking keeps; and a notice about
+    the others.
     """
     barred = np.zeros(C.columns, bool)
     kept = []
     others = []
-    for own in constraints:
-        if own.of_placement:
-            kept.append(own)
+    for constraint in constraints:
+        if constraint.of_placement:
+            kept.append(constraint)
             continue
         try:
-            rows = own.rows(C)
+            rows = constraint.rows(C)
         except Infeasible:
-            others.append(own.kind)
+            others.append(constraint.kind)
             continue
         if rows is None:
             continue
         if rows.barring:
             barred[rows.closed.indices] = True
-            kept.append(own)
+            kept.append(constraint)
         else:
-            others.append(own.kind)
+            others.append(constraint.kind)
     if not others:
         return barred, tuple(kept), ()
     text = f"a ranking gives no fractions of the time, and does not keep the side constraints {', '.join(others)}"
@@ -357,16 +352,14 @@ def _barred(
 
 
 def ranked_jobs(state: RoundState, instance: Instance, rows: JobRows, C: Classes) -> RankedJobs:
-    """What the ranking sees of the jobs that have rows;
-    deadlines are those of the state, passed or not.
-    """
+    """The data of the jobs with rows that a ranking uses; deadlines that have passed are included."""
     given = state.instance.jobs_table
     table = instance.jobs_table
     service = state.service
     job = np.unique(rows.job)
     fastest = np.zeros(len(table))
     np.maximum.at(fastest, rows.job, rows.rate)
-    # At the fastest rate of any row: what a ranking may use before it knows where a job runs.
+    # The remaining time at the fastest rate of any row.
     remaining = quotient(table.steps_left, fastest, np.inf)
     return RankedJobs(
         instance=instance,

@@ -1,8 +1,7 @@
-"""What a journal keeps of states and plans,
-and the way from it back to the state and plan of any round.
+"""States and plans as a journal stores them, and the state and plan of any of its rounds.
 
-`recover` and `replay` apply the records of a journal to a `LiveState`, one after the other, as the
-scheduler did that wrote them: events happen, plans are followed. `replay` solves the last one again.
+`recover` and `replay` apply the events and plans of a journal to a `LiveState`, one after the other,
+as the scheduler did that wrote them. `replay` solves the last plan again.
 """
 
 from __future__ import annotations
@@ -50,23 +49,23 @@ from optsched.rounds.watching import Metrics, last_round
 
 STATE = "optsched-round-state/1"
 PASSES = "from plan to plan"
-"""How time passes in a journal (`LiveState`). Older journals lack this key: in them the clock moves
+"""How time advances in a journal (`LiveState`). Older journals lack this key: in them time advances
 with each event.
 """
 WARM = "warm."
-"""Begins the names of the arrays of the basis."""
+"""Prefix of the names of the arrays of the basis."""
 
 DECISIONS = "decisions"
-"""Key of a plan's record: what it changed, as text."""
+"""Key of a plan's record with its changes, as text."""
 
 LONGEST = 5
-"""Jobs that have waited longest, named in the record of a plan."""
+"""Number of jobs with the longest waiting times that the record of a plan names."""
 
 
 def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
-    """What the journal shows of a plan, and what is known of it when it is made again.
+    """The readable part of a plan's record, which a replay also uses.
 
-    With `packed_decisions` it is all that the journal keeps.
+    With `packed_decisions` it is the whole record.
     """
     record = {
         "event": "plan",
@@ -89,7 +88,7 @@ def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
 
 
 def packed_decisions(plan: Plan, state: RoundState) -> dict[str, str]:
-    """The part of a plan's record that recovery applies. It is large, and not meant for people."""
+    """The part of a plan's record that recovery applies; it is large and not meant for people."""
     return {DECISIONS: pack(decisions_of(plan, state))}
 
 
@@ -103,12 +102,12 @@ def _longest(plan: Plan, state: RoundState) -> list[list[Any]]:
 
 
 def decided(record: Mapping[str, Any], state: RoundState) -> Plan | None:
-    """The plan of a record; None if it has no decisions, as records of older versions.
+    """The plan of a record; None if it has no decisions, like records of older versions.
 
     Raises
     ------
     InvalidInput
-        The decisions are no such text, or of another state.
+        The decisions cannot be read, or belong to another state.
     """
     if DECISIONS not in record:
         return None
@@ -125,17 +124,19 @@ def decided(record: Mapping[str, Any], state: RoundState) -> Plan | None:
 
 
 def refused_of(record: Mapping[str, Any]) -> Refused:
-    """Jobs that the formulation did not deal with, from the record of a plan."""
+    """Jobs that the formulation could not include, from the record of a plan."""
     return tuple((tuple(jobs), words) for jobs, words in record.get("refused", ()))
 
 
 def recorded_of(record: Mapping[str, Any], plan: Plan | None) -> Recorded | None:
-    """Parts of a recorded plan that replace those of a new solve: what the clock or a failure decided."""
+    """Parts of a recorded plan that a new solve need not reproduce, because a time limit or a failure
+    decided them; None if there are none.
+    """
     refused = refused_of(record)
     if record["fallback"] is not None:
         stands, admissions = record["stands"], None if plan is None else plan.admissions
         return Recorded(record["fallback"], stands=stands, refused=refused, admissions=admissions)
-    if "allocation" in record:  # an older record, of a run that the clock stopped
+    if "allocation" in record:  # an older record, of a run that a time limit stopped
         rows = record["allocation"]
         key = np.array(rows["key"], np.int64).reshape(len(rows["fraction"]), -1)
         fraction = np.array(rows["fraction"], np.float64)
@@ -154,8 +155,8 @@ def recorded_of(record: Mapping[str, Any], plan: Plan | None) -> Recorded | None
 def state_parts(
     state: RoundState, performance: Mapping[str, Any], counted: Metrics
 ) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-    """A state as a JSON document and arrays,
-    with what its performance model has learnt, and the metrics.
+    """A state as a JSON document and arrays, with the learnt parameters of its performance model, and
+    the metrics.
     """
     instance = replace(state.instance, performance=performance)
     document = {
@@ -165,7 +166,7 @@ def state_parts(
         "policy": policy_document(state.policy),
         "reservations": [asdict(item) | {"nodes": list(item.nodes)} for item in state.reservations],
         **stops_document(state.graces, state.moves),
-        "metrics": counted.document(),
+        "metrics": asdict(counted),
         "time": PASSES,
     }
     arrays = {"instance": np.frombuffer(to_npz(instance), np.uint8)}
@@ -198,8 +199,8 @@ def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> R
         }
         warm = basis_of(document["warm"], basis)
     # Snapshots of versions without admission lack this array.
-    nobody = np.full(len(arrays["service.starts"]), Standing.NONE, np.int64)
-    arrays = {"service.standing": nobody, **arrays}
+    none = np.full(len(arrays["service.starts"]), Standing.NONE, np.int64)
+    arrays = {"service.standing": none, **arrays}
     return RoundState(
         instance=from_npz(arrays["instance"].tobytes()),
         policy=RoundPolicy.model_validate(as_stored(document["policy"])),
@@ -220,17 +221,12 @@ def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> R
     )
 
 
-def read_metrics(document: Mapping[str, Any]) -> Metrics:
-    """The metrics that `state_parts` wrote."""
-    return Metrics.read(document["metrics"])
-
-
 # --- recovery and replay ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, repr=False)
 class Replayed(Displayed):
-    """A round of a journal: the state that it was planned from, and its plan."""
+    """A round of a journal: the state from which it was planned, and its plan."""
 
     state: RoundState
     plan: Plan
@@ -240,12 +236,12 @@ class Replayed(Displayed):
 
 
 def recover(journal: str | Path) -> tuple[LiveState, Metrics]:
-    """What a scheduler was when its journal ended.
+    """The state of a scheduler at the end of its journal, and its metrics.
 
     Raises
     ------
     JournalError
-        There is no journal, it is damaged, or what is in it does not lead to the plans that it has
+        There is no journal, it is damaged, or its records do not lead to its plans
         (`ReplayDiffers`).
     """
     snapshot, entries = read_latest(journal)
@@ -259,8 +255,8 @@ def recover(journal: str | Path) -> tuple[LiveState, Metrics]:
 def replay(journal: str | Path, number: int | None = None) -> Replayed:
     """Plan a round of a journal again, by default its last one.
 
-    What the performance model had learnt by then is in the state's instance: whoever plans it again
-    has the same plan.
+    The state's instance includes the parameters that the performance model had learnt by then, so that
+    planning it again gives the same plan.
 
     Parameters
     ----------
@@ -307,7 +303,7 @@ def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[LiveState, M
     try:
         state = read_state(snapshot.document, snapshot.arrays)
         live = LiveState(state, event_by_event=snapshot.document.get("time") != PASSES)
-        return live, read_metrics(snapshot.document)
+        return live, Metrics(**snapshot.document["metrics"])
     except (KeyError, InvalidInput, UsageError) as error:
         text = f"the snapshot before record {snapshot.n} cannot be used: {error}"
         raise JournalError(f"journal {journal}: {text}") from None
@@ -340,7 +336,7 @@ def _planned_again(journal: str | Path, live: LiveState, entry: Entry) -> tuple[
         before = decided(record, live.at(now))
         state, plan = live.planned(now, recorded=recorded_of(record, before))
         if before is not None and before.admissions is None:
-            # It was written before plans said who is admitted, and so is its digest.
+            # The digest is that of a version whose plans had no admissions.
             plan = replace(plan, admissions=None)
     _check_digest(journal, plan, record)
     return state, plan
@@ -348,7 +344,7 @@ def _planned_again(journal: str | Path, live: LiveState, entry: Entry) -> tuple[
 
 @contextmanager
 def _named(journal: str | Path, n: int) -> Iterator[None]:
-    """A record with which nothing can be done is a `JournalError`."""
+    """Turn errors of a record that cannot be applied into a `JournalError`."""
     try:
         yield
     except (KeyError, InvalidInput, UsageError) as error:
@@ -356,9 +352,7 @@ def _named(journal: str | Path, n: int) -> Iterator[None]:
 
 
 def _check_digest(journal: str | Path, plan: Plan, record: Mapping[str, Any]) -> None:
-    """Refuse a plan that came out differently:
-    it would go unnoticed, and all later rounds with it.
-    """
+    """Raise if a plan differs from its record: otherwise all later rounds would differ unnoticed."""
     found = plan.id if DECISIONS in record else plan.id_by_names()
     if found != record["digest"]:
         raise ReplayDiffers(
@@ -372,11 +366,11 @@ def _check_digest(journal: str | Path, plan: Plan, record: Mapping[str, Any]) ->
 
 
 def _difference(plan: Plan, record: Mapping[str, Any]) -> str:
-    """How a plan differs from the record of one:
-    numbers of jobs by verdict, else that jobs or GPUs are others.
+    """The numbers of jobs by verdict in which a plan differs from a record; if none does, a text that
+    the jobs, GPUs or reasons differ.
     """
-    here = plan.metrics["jobs"]
-    there = record.get("jobs", {})
-    differ = [name for name in here if name in there and here[name] != there[name]]
-    counts = (f"{name} {here[name]} jobs, not {there[name]}" for name in differ)
+    made = plan.metrics["jobs"]
+    recorded = record.get("jobs", {})
+    differ = [name for name in made if name in recorded and made[name] != recorded[name]]
+    counts = (f"{name} {made[name]} jobs, not {recorded[name]}" for name in differ)
     return ", ".join(counts) or "other jobs, GPUs or reasons in the same numbers"

@@ -1,11 +1,12 @@
 """The rows that may run in a round, with what decides on their order, as a `RowQueue`.
 
-These are the rows of the allocation, and rows without a claim in which running jobs can go on as
-they are, or starved jobs can run alone. A row has a **claim** to the part of the time that the
-allocation gives it (its fraction, above 0). The order is that of `optsched.rounds.preemption`.
+These are the rows of the allocation, and rows without a claim: those in which running jobs can
+continue, and those in which starved jobs can run alone. A row has a **claim** to its fraction of
+the time, if the allocation gives it one above 0. The order is that of
+`optsched.rounds.preemption`.
 
-Which row a running job that cannot be preempted takes, alone or with a guest on its GPUs, is
-decided before all others (`optsched.rounds.hosts`).
+The row of a running job that cannot be preempted, alone or with a guest on its GPUs, is chosen
+before all others (`optsched.rounds.hosts`).
 """
 
 from __future__ import annotations
@@ -53,22 +54,22 @@ from optsched.rounds.state import RoundState
 from optsched.rounds.view import InPlace, View
 
 URGENT_ROUNDS = 6.0
-"""An admitted job that may wait for fewer rounds than this goes before those with more time.
+"""An admitted job that can wait for fewer rounds than this comes before jobs with more slack.
 
-With 1 or 2, more jobs run out of slack in the same round than there are GPUs: allocations hold all
-of them to the same pace.
+With 1 or 2, more jobs run out of slack in one round than there are GPUs, because allocations give
+all of them the same pace.
 """
 
 # --- kinds of rows ----------------------------------------------------------------------------
 
 
 def parting_rows(rows: JobRows, partner: IntArray) -> BoolArray:
-    """Rows in which a job leaves the pair that it runs in now: only one of the two can go on."""
+    """Rows in which a job leaves its present pair: only one of the two jobs keeps the GPUs."""
     return (rows.partner < 0) & (partner[rows.job] >= 0)
 
 
 def mixed_pairs(rows: JobRows, continues: BoolArray, must: BoolArray) -> BoolArray:
-    """Running pairs of which one job can be preempted and the other not: it goes on without it."""
+    """Running pairs of a preemptible job and one that cannot be preempted, and may continue alone."""
     one_of_two = must[rows.job] ^ gathered(must, rows.partner, False)
     return one_of_two & continues & (rows.partner >= 0)
 
@@ -88,7 +89,7 @@ class RoundRows:
     answer : Answer
         The allocation, or the ranking, that the round follows.
     ledger : Ledger
-        What the rows of this allocation are owed.
+        With the rows of this allocation.
     """
 
     state: RoundState
@@ -114,11 +115,11 @@ class RoundRows:
 
     @property
     def fills(self) -> bool:
-        """Whether jobs may have GPUs that rows with a claim leave over."""
+        """Whether jobs may run on GPUs that no row with a claim uses."""
         fill = self.state.policy.fill
         return not self.answer.leaves_idle if fill is None else fill
 
-    # --- which rows there are -------------------------------------------------------------
+    # --- the rows -------------------------------------------------------------------------
 
     @cached_property
     def rows(self) -> JobRows:
@@ -127,9 +128,9 @@ class RoundRows:
 
     @cached_property
     def unclaimed(self) -> JobRows:
-        """Rows without a claim: of running jobs and pairs as they are, and of starved jobs."""
+        """Rows without a claim: of running jobs and pairs as they run now, and of starved jobs."""
         ranked = self.answer.position is not None
-        elsewhere = self.starved & (not ranked)  # a ranking has all rows of all jobs already
+        elsewhere = self.starved & (not ranked)  # a ranking already has all rows of all jobs
         return concatenate(
             self._running_alone(),
             self._running_pairs(),
@@ -142,11 +143,11 @@ class RoundRows:
         )
 
     def _running_alone(self) -> JobRows:
-        """Rows in which jobs go on that can go on in no row of the allocation."""
+        """Rows in which jobs continue alone that can continue in no row of the allocation."""
         view = self.view
         rows = self.answer.rows
         continues = self._claimed_continue
-        # The job of a mixed pair that can be preempted may go on alone; the other goes on in any
+        # In a mixed pair, the preemptible job may continue alone; the other job continues in any
         # case.
         mixed = mixed_pairs(rows, continues, view.must)
         go_on = jobs_of(rows, continues & ~mixed, len(view.must))
@@ -155,25 +156,24 @@ class RoundRows:
         return self._continuing(rows_alone(self.classes, others)) if len(others) else no_rows()
 
     def _running_pairs(self) -> JobRows:
-        """Pairs that run and can go on, though the allocation does not have them."""
+        """Rows of running pairs that can continue and are not in the allocation."""
         before = self.state.ledger
         key = before.key[before.runs & (before.partner >= 0)]
         if not len(key):
             return no_rows()
-        # Pairs that the allocation has are among its rows already.
         key = key[find_rows(self.ledger.key, key) < 0]
         return self._continuing(rows_of_keys(key, np.zeros(len(key)), self.classes))
 
     @cached_property
     def _claimed_continue(self) -> BoolArray:
-        """Rows of the allocation that run now as they are."""
+        """Mask of the rows of the allocation whose jobs can continue on the GPUs that they hold."""
         known = self.answer.continues
         return self.in_place.rows_continue(self.answer.rows) if known is None else known
 
     def _continuing(self, rows: JobRows) -> JobRows:
         return rows.take(np.flatnonzero(self.in_place.rows_continue(rows)))
 
-    # --- what is known of the rows --------------------------------------------------------
+    # --- properties of the rows -----------------------------------------------------------
 
     @cached_property
     def starved(self) -> BoolArray:
@@ -188,11 +188,11 @@ class RoundRows:
 
     @cached_property
     def continues(self) -> BoolArray:
-        """Rows whose jobs can go on as they are; shape (A,)."""
+        """Rows whose jobs can continue on the GPUs that they hold; shape (A,)."""
         rows = self.rows
         view = self.view
         stuck = cannot_go_on_alone(view.must, view.together, self.partner_now)
-        # A row alone would part a pair whose other job keeps the GPUs.
+        # Alone, such a job would lose the GPUs to its partner.
         leaves_pair = (rows.partner < 0) & stuck[rows.job]
         unclaimed = self.in_place.rows_continue(self.unclaimed)
         return np.concatenate([self._claimed_continue, unclaimed]) & ~leaves_pair
@@ -205,12 +205,12 @@ class RoundRows:
 
     @cached_property
     def restart(self) -> FloatArray:
-        """Rounds that it costs to stop the row's jobs now and start them again."""
+        """Cost of stopping the row's jobs now and starting them again, in rounds; shape (A,)."""
         return larger(self.rows, self.state.stops.cost) / self.view.instance.round
 
     @cached_property
     def head_start(self) -> FloatArray:
-        """h_r: rounds by which rows that run are ahead of others that are owed as much."""
+        """h_r: head start of running rows, in rounds; shape (A,)."""
         return head_start(self.continues, self.state.policy.hysteresis, self.restart)
 
     @cached_property
@@ -219,7 +219,7 @@ class RoundRows:
 
     @cached_property
     def position(self) -> IntArray | None:
-        """The position of each row in the order of a ranking, those without a claim last."""
+        """The position of each row in the order of a ranking, rows without a claim last."""
         if self.answer.position is None:
             return None
         count = len(self.answer.rows)
@@ -232,27 +232,27 @@ class RoundRows:
 
     @cached_property
     def longest(self) -> FloatArray:
-        """Seconds that the job of each row that waits longest has waited."""
+        """Waiting time of the job of each row, seconds; for a pair, the larger value."""
         return larger(self.rows, self.state.service.waited(self.state.now))
 
     @property
     def follows_plan(self) -> bool:
-        """Whether a plan of what runs when keeps deadlines, not a pace that a constraint asks for."""
-        paced = any(own.hard_deadlines for own in self.answer.constraints)
+        """Whether a schedule keeps the deadlines, and not the pace that a constraint demands."""
+        paced = any(constraint.hard_deadlines for constraint in self.answer.constraints)
         return self.answer.holds_deadlines and not paced
 
     @property
     def held(self) -> BoolArray:
-        """Jobs that are to meet a deadline, shape (jobs,)."""
+        """Jobs that are admitted or planned, so that their deadlines count; shape (jobs,)."""
         admissions = self.answer.admissions
         standing = self.state.service.standing if admissions is None else admissions.standing
         return np.isin(standing, (Standing.ADMITTED, Standing.PLANNED))
 
     @cached_property
     def slack(self) -> FloatArray:
-        """Rounds that each row's job may still wait and end in time in this row; shape (A,).
+        """Rounds that each row's job can still wait and end in time in this row; shape (A,).
 
-        inf for jobs that are not held to a deadline, and for pairs.
+        inf for jobs without a deadline that counts, and for pairs.
         """
         rows = self.rows
         slack = np.full(len(rows), np.inf)
@@ -266,7 +266,7 @@ class RoundRows:
         return slack
 
     def seconds_to_spare(self, rows: JobRows, continues: BoolArray) -> FloatArray:
-        """Seconds that jobs may wait and end in time in rows alone, in some of which they go on."""
+        """Seconds that jobs can wait and still end in time, in rows of jobs alone."""
         table, job, column = self.view.instance.jobs_table, rows.job, rows.column
         pool, gpus = self.classes.pool[column], self.classes.gpus[column]
         takes = table.steps_left[job] / rows.rate
@@ -275,10 +275,10 @@ class RoundRows:
 
     @cached_property
     def urgent(self) -> BoolArray:
-        """Rows in which jobs end in time that may wait for few rounds more; shape (A,)."""
+        """Rows in which jobs end in time, of jobs that can wait for few more rounds; shape (A,)."""
         urgent = np.zeros(len(self.rows), bool)
         if not self.answer.holds_deadlines or self.follows_plan:
-            return urgent  # a formulation that plans deadlines has decided who goes first
+            return urgent  # a schedule already orders jobs by their deadlines
         some = np.flatnonzero(np.isfinite(self.slack))
         most = np.full(len(self.view.must), -np.inf)
         np.maximum.at(most, self.rows.job[some], self.slack[some])
@@ -287,7 +287,7 @@ class RoundRows:
 
     @cached_property
     def hurried(self) -> BoolArray:
-        """Running jobs that are in time where they are, but not if they restart; shape (jobs,)."""
+        """Running jobs that end in time where they run, but not after a restart; shape (jobs,)."""
         if not self.answer.holds_deadlines:
             return np.zeros(len(self.view.must), bool)
         in_time = self.continues & (self.slack >= 0) & (self.slack < self.restart)
@@ -297,47 +297,46 @@ class RoundRows:
 
     def _rank(self, group: IntArray) -> FloatArray:
         """`rank_in_group` of all rows."""
-        # In most rounds no row is starved or urgent: then nobody asks how long jobs may wait.
-        nothing = np.zeros(len(group))
-        longest = self.longest if self.waits.any() else nothing
-        slack = self.slack - self.head_start if self.urgent.any() else nothing
+        # In most rounds no row is starved or urgent: then these values are not computed.
+        zeros = np.zeros(len(group))
+        longest = self.longest if self.waits.any() else zeros
+        slack = self.slack - self.head_start if self.urgent.any() else zeros
         return rank_in_group(group, self.rows.partner >= 0, longest, slack)
 
     def _ordered(self, group: IntArray, rank: FloatArray) -> IntArray:
-        """All rows by group, rank in it, and when they are due or their position in the ranking."""
+        """All rows by group, rank in the group, and due time or position in the ranking."""
         if self.position is None:
             return order_due(self.rows, self.due, group, rank)
         return np.lexsort((self.position, rank, group)).astype(np.int64)
 
     def _order_for_hosts(self) -> IntArray:
-        """All rows in the order in which jobs that cannot be preempted choose among theirs.
+        """All rows in the order in which rows are considered for jobs that cannot be preempted.
 
-        A running row alone has no head start here: a guest that joins its job preempts nobody.
+        A running row of a job alone has no head start here: a guest that joins it preempts no job.
         """
         group = priority_groups(np.zeros(len(self.rows), bool), self.waits, self.urgent)
         if self.position is not None:
             return np.lexsort((self.position, group)).astype(np.int64)
         claimed = self.rows.fraction > 0
-        own = np.where((self.rows.partner < 0) & claimed, self.head_start, 0.0)
-        due = self.due + own / np.where(claimed, self.rows.fraction, 1.0)
+        removed = np.where((self.rows.partner < 0) & claimed, self.head_start, 0.0)
+        due = self.due + removed / np.where(claimed, self.rows.fraction, 1.0)
         return order_due(self.rows, due, group, np.where(self.waits, -self.longest, 0.0))
 
     def _worth(self) -> FloatArray | None:
-        """What rows are worth where they are chosen as one set; None where one by one."""
+        """The worth of the rows if they are selected as one set; None if one by one."""
         rows = self.rows
         if self.position is not None or not self._block_each_other():
             return None
-        # Of a pair that parts only one job can go on, so a row alone has no head start over the
-        # pair.
-        own = np.where(parting_rows(rows, self.partner_now), 0.0, self.head_start)
+        # If a pair separates, only one job continues: its row alone has no head start over the pair.
+        head_start = np.where(parting_rows(rows, self.partner_now), 0.0, self.head_start)
         most_ahead = 1.0 + self.state.policy.hysteresis + self.restart
-        return worth_of(rows, self.deficit, own, most_ahead)
+        return worth_of(rows, self.deficit, head_start, most_ahead)
 
     def _block_each_other(self) -> bool:
-        """Whether claims on GPUs are shared, or claims on single GPUs are split over several rows.
+        """Whether pairs have claims, or claims on single GPUs are split over several rows.
 
-        Split gangs are taken one by one: few allocations of gangs can be realised in full, and in
-        the order in which they are due all of them fall short alike.
+        Split gangs are selected one by one: few allocations of gangs can be realised in full, and
+        in the order of their due times all of them fall short alike.
         """
         claims = self.answer.rows.take(np.flatnonzero(self.answer.rows.fraction > 0))
         if (claims.partner >= 0).any():
@@ -346,18 +345,19 @@ class RoundRows:
         return bool(split and (self.classes.gpus[claims.column] <= 1).all())
 
     def _ahead(self, group: IntArray, limited: bool) -> BoolArray:
-        """Rows that have had their part of what upper sides of constraints allow; shape (A,).
+        """Rows that are ahead of their claim and count against an upper side of a constraint; shape
+        (A,).
 
-        Such a side, as a quota, holds on average: the rows of the allocation take turns at it, even
-        where GPUs are idle. So a row that is not due within this round is left to `IdleGpus`, which
-        keeps these sides in every round.
+        An upper side, such as a quota, holds on average: the rows of the allocation take turns, even
+        if GPUs are idle. So a row that is not due within this round is left to `IdleGpus`, which
+        keeps upper sides in every round.
 
         Parameters
         ----------
         group : IntArray, shape (A,)
             Priority groups of the rows.
         limited : bool
-            Whether the jobs that may be stopped are counted: those that run go on then.
+            Whether the number of stopped jobs is limited: then running jobs continue.
         """
         side = self.side() if self.position is None else []
         if not side:
@@ -370,8 +370,8 @@ class RoundRows:
     # --- the queue ------------------------------------------------------------------------
 
     def queue(self) -> tuple[RowQueue, float]:
-        """The rows in their order,
-        and how many running jobs that could go on may be preempted or moved (inf: any number).
+        """The rows in their order, and the most running jobs that may be preempted or moved of those
+        that could continue (inf: any number).
         """
         rows = self.rows
         view = self.view
@@ -386,7 +386,7 @@ class RoundRows:
         limit = self.state.most_moves
         preemptions_left = beside_parting = np.inf
         if limit is not None:
-            # Those who can go on in no row are moved in any case: they are taken off the limit first.
+            # Jobs that cannot continue in any row are displaced anyway: they count against the limit.
             unable, parting = hosts.unable
             preemptions_left = max(limit - unable, 0)
             beside_parting = preemptions_left - parting

@@ -35,7 +35,7 @@ from optsched.program import SideRows
 
 def members(job: IntArray, partner: IntArray, jobs: int) -> BoolArray:
     """Mask of the jobs that are the job or the partner (-1: none) of a row, shape (jobs,)."""
-    mask = np.zeros(jobs + 1, bool)  # the last entry is what -1 writes to
+    mask = np.zeros(jobs + 1, bool)  # partner -1 writes to the last entry
     mask[job] = mask[partner] = True
     return mask[:-1]
 
@@ -46,7 +46,7 @@ def jobs_of(rows: JobRows, some: IntArray | BoolArray, jobs: int) -> BoolArray:
 
 
 def either(rows: JobRows, mask: BoolArray, some: IntArray | slice = np.s_[:]) -> BoolArray:
-    """Rows of which the job or the partner is in a mask of jobs, of all rows or of some."""
+    """Mask of the rows (all, or some) whose job or partner is in a mask of jobs."""
     return mask[rows.job[some]] | gathered(mask, rows.partner[some], False)
 
 
@@ -74,14 +74,14 @@ def rows_alone(classes: Classes, jobs: IntArray) -> JobRows:
     """Every column without a partner of some jobs, as rows without a claim (fraction 0)."""
     alone, start = classes.alone_by_class
     count = np.diff(start)
-    mine = classes.of_job[jobs]
-    jobs = jobs[mine >= 0]
-    mine = mine[mine >= 0]
-    column = alone[ranges(start[mine], count[mine])]
-    job = np.repeat(jobs, count[mine])
-    nobody = np.full(len(job), -1, np.int64)
-    nothing = np.zeros(len(job))
-    return JobRows(job, nobody, column, nothing, classes.rate_a[column], nothing)
+    class_of = classes.of_job[jobs]
+    jobs = jobs[class_of >= 0]
+    class_of = class_of[class_of >= 0]
+    column = alone[ranges(start[class_of], count[class_of])]
+    job = np.repeat(jobs, count[class_of])
+    no_partner = np.full(len(job), -1, np.int64)
+    zeros = np.zeros(len(job))
+    return JobRows(job, no_partner, column, zeros, classes.rate_a[column], zeros)
 
 
 def every_way_alone(
@@ -90,10 +90,10 @@ def every_way_alone(
     jobs: BoolArray,
     constraints: Iterable[SideConstraint],
 ) -> JobRows:
-    """Every way in which jobs of a mask may run alone, besides those that they have rows for.
+    """Rows in which the jobs of a mask can run alone, without those that are known already.
 
-    Where a starved job has a claim there may be no room for it, for as long as the jobs there
-    cannot be preempted. Columns that a side constraint bars stay barred.
+    The GPUs of a starved job's claim may be held by jobs that cannot be preempted, so that it must be
+    able to run in other columns. Columns that a side constraint bars stay barred.
     """
     if not jobs.any():
         return no_rows()
@@ -102,9 +102,9 @@ def every_way_alone(
         if side.barring:
             allowed[side.closed.indices] = False
     rows = rows_alone(classes, np.flatnonzero(jobs))
-    mine = np.flatnonzero((known.partner < 0) & jobs[known.job])
-    there = known.job[mine] * classes.columns + known.column[mine]
-    new = ~np.isin(rows.job * classes.columns + rows.column, there)
+    some = np.flatnonzero((known.partner < 0) & jobs[known.job])
+    present = known.job[some] * classes.columns + known.column[some]
+    new = ~np.isin(rows.job * classes.columns + rows.column, present)
     return rows.take(np.flatnonzero(allowed[rows.column] & new))
 
 
@@ -123,31 +123,28 @@ def keys_of(classes: Classes, rows: JobRows) -> IntArray:
 
 
 def rows_of_keys(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRows:
-    """The rows of an allocation as a `Ledger` keeps it, where their columns still exist."""
-    mine = classes.of_job[key[:, 0]]
-    other = gathered(classes.of_job, key[:, 1], -1)
+    """The rows with these keys of a `Ledger`, as far as their columns still exist."""
+    first = classes.of_job[key[:, 0]]
+    second = gathered(classes.of_job, key[:, 1], -1)
     known = np.column_stack([classes.class_a, classes.class_b, classes.configuration_labels])
-    column = find_rows(known, np.column_stack([mine, other, key[:, 2:]]))
+    column = find_rows(known, np.column_stack([first, second, key[:, 2:]]))
     # The column of a pair may name its two classes in the other order.
-    swapped = find_rows(known, np.column_stack([other, mine, key[:, 2:]]))
-    turned = (column < 0) & (key[:, 1] >= 0)
-    column = np.where(turned, swapped, column)
-    possible = (mine >= 0) & ((key[:, 1] < 0) | (other >= 0)) & (column >= 0)
-    column = column[possible]
-    key = key[possible]
-    turned = turned[possible]
-    first = classes.rate_a[column]
-    second = classes.rate_b[column]
-    rate = np.where(turned, second, first)
-    partner_rate = np.where(turned, first, second)
+    reversed_ = find_rows(known, np.column_stack([second, first, key[:, 2:]]))
+    swapped = (column < 0) & (key[:, 1] >= 0)
+    column = np.where(swapped, reversed_, column)
+    possible = (first >= 0) & ((key[:, 1] < 0) | (second >= 0)) & (column >= 0)
+    column, key, swapped = column[possible], key[possible], swapped[possible]
+    rate_a, rate_b = classes.rate_a[column], classes.rate_b[column]
+    rate = np.where(swapped, rate_b, rate_a)
+    partner_rate = np.where(swapped, rate_a, rate_b)
     return JobRows(key[:, 0], key[:, 1], column, fraction[possible], rate, partner_rate)
 
 
-# --- what rows hold ---------------------------------------------------------------------------
+# --- resources that rows use ------------------------------------------------------------------
 
 
 def instant_of(rows: JobRows, uses: Uses) -> Instant:
-    """What rows need at one instant, from the uses of the class columns."""
+    """The rules of one instant for these rows, given the uses of the class columns."""
     return Instant(rows.job, rows.partner, rows.fraction, uses.take(rows.column))
 
 
@@ -155,7 +152,7 @@ def instant_of(rows: JobRows, uses: Uses) -> Instant:
 
 
 def side_rows(constraints: Iterable[SideConstraint], classes: Classes) -> list[SideRows]:
-    """Rows of side constraints; one that cannot be kept at all, as the fallback says, has none."""
+    """Rows of side constraints, without those that cannot be kept (the fallback reports these)."""
     found = []
     for constraint in constraints:
         try:
@@ -170,7 +167,7 @@ def side_rows(constraints: Iterable[SideConstraint], classes: Classes) -> list[S
 def upper_sides(side: Sequence[SideRows], classes: Classes) -> tuple[sp.csr_matrix, FloatArray]:
     """Upper sides of rows without negative coefficients, over the class columns.
 
-    They hold for every part of the jobs once they hold for all: each job only adds to them.
+    If such a side holds for a set of jobs, it holds for every subset.
     """
     matrices = [sp.csr_matrix((0, classes.columns))]
     upper = [np.zeros(0)]
@@ -188,7 +185,7 @@ def upper_sides(side: Sequence[SideRows], classes: Classes) -> tuple[sp.csr_matr
 # --- the queue -------------------------------------------------------------------------------
 
 ROWS_AT_ONCE = 2048
-"""Rows of a queue that are looked at together."""
+"""Rows of a queue that are tried together."""
 MUST_RUN = 0
 STARVED = 1
 URGENT = 2
@@ -198,35 +195,34 @@ DUE = 3
 
 @dataclass(frozen=True)
 class RowQueue:
-    """Rows in the order in which they are tried, and the room that is left for them.
+    """Rows in the order in which they are tried, and the resources that are free for them.
 
     Attributes
     ----------
     classes : Classes
     rows : JobRows, A rows
     order : IntArray
-        The rows that are tried, the first first.
+        The rows in the order in which they are tried; rows that are not in it are not tried.
     continues : BoolArray, shape (A,)
-        Whether the row's jobs hold such GPUs now, so that it can go on as it is.
+        Whether the row's jobs can continue on the GPUs that they hold.
     group : IntArray, shape (A,)
         `MUST_RUN`, `STARVED`, `URGENT` or `DUE`: the order has one group after the other.
     busy : BoolArray, shape (jobs,)
-        Jobs that are not to run in any of the rows.
+        Jobs that must not run in any of the rows.
     partner_now : IntArray, shape (jobs,)
-        The job with which each shares its GPUs now, -1 for none.
+        The job with which each job shares its GPUs now, -1 for none.
     free : FloatArray, shape (limits,)
-        Share of each renewable resource that is not occupied, and what is left of further limits.
+        Free share of each renewable resource, then the free amounts of further limits.
     uses : Uses
-        Shares of the renewable resources that each class column holds.
+        Shares of the renewable resources that each class column uses.
     limits : Uses, A rows, optional
-        Use of further limits, which are not to be exceeded for any row.
+        Use of further limits, which no row may exceed.
     worth : FloatArray, shape (A,), optional
-        What the rows are worth (`optsched.rounds.exchange.worth_of`), where they are chosen as one
-        set.
+        Worth of the rows (`optsched.rounds.exchange.worth_of`), if they are selected as one set.
     host : IntArray, shape (A,), optional
-        The job on whose GPUs a guest joins it, -1 for rows in which none does.
+        The job whose GPUs a guest joins, -1 for rows without a new guest.
     fills : bool
-        Whether jobs may have GPUs that rows with a claim leave over.
+        Whether jobs may run on GPUs that no row with a claim uses.
     """
 
     classes: Classes
@@ -245,12 +241,12 @@ class RowQueue:
 
     @cached_property
     def must_run(self) -> BoolArray:
-        """Rows that must go on; shape (A,)."""
+        """Mask of the rows that must continue; shape (A,)."""
         return np.asarray(self.group == MUST_RUN)
 
     @cached_property
     def starved(self) -> BoolArray:
-        """Rows of jobs that have waited longer than the policy's patience; shape (A,)."""
+        """Mask of the rows of starved jobs; shape (A,)."""
         return np.asarray(self.group == STARVED)
 
     @cached_property
@@ -263,42 +259,40 @@ class RowQueue:
 
     @property
     def over_limits(self) -> BoolArray:
-        """Rows that ask for more of the further limits than is left; shape (A,)."""
+        """Mask of the rows that exceed the free amount of a further limit; shape (A,)."""
         if self.limits is None:
             return np.zeros(len(self.rows), bool)
-        left = self.free[self.uses.resources :]
-        over = self.limits.share > left[self.limits.resource]
+        free = self.free[self.uses.resources :]
+        over = self.limits.share > free[self.limits.resource]
         return self.mask(self.limits.row[over])
 
     @property
     def hosts(self) -> IntArray:
-        """``host``; -1 where there is none, shape (A,)."""
+        """``host``, with -1 for all rows where it is None; shape (A,)."""
         return np.full(len(self.rows), -1, np.int64) if self.host is None else self.host
 
     def gpus_of(self, some: IntArray) -> IntArray:
-        """The job on whose present GPUs each of some rows goes on."""
+        """The job whose present GPUs each of some rows keeps."""
         host = self.hosts[some]
         return np.where(host >= 0, host, self.rows.job[some])
 
-    @property
-    def columns_that_fit(self) -> BoolArray:
-        """Columns that hold no more of any renewable resource than is free; shape (N,)."""
-        return self._fit_beside(self.free)
-
-    def _fit_beside(self, free: FloatArray) -> BoolArray:
+    def columns_that_fit(self, free: FloatArray) -> BoolArray:
+        """Mask of the columns that need no more of any renewable resource than is free; shape (N,)."""
         uses = self.uses
         fits = np.ones(self.classes.columns, bool)
         fits[uses.row[uses.share > free[uses.resource]]] = False
         return fits
 
     def side_by_side(self) -> IntArray:
-        """Rows that run when each is taken, in the order, if it fits beside those before; ascending."""
+        """Rows that run if each row is selected, in the order, if it fits beside those before it;
+        ascending.
+        """
         free, busy = self.free, self.busy
         taken = [EMPTY]
-        # When the first of thousands of rows have taken nearly all, few others fit even alone.
+        # In blocks: once nearly all resources are in use, most rows are excluded by their column.
         for start in range(0, len(self.order), ROWS_AT_ONCE):
             some = self.order[start : start + ROWS_AT_ONCE]
-            some = some[self._fit_beside(free)[self.rows.column[some]]]
+            some = some[self.columns_that_fit(free)[self.rows.column[some]]]
             if len(some):
                 chosen = first_fit(self.instant, some, free, busy)
                 free = free - self.instant.uses.total(chosen)
@@ -318,31 +312,31 @@ class RowQueue:
 
     def of(self, order: IntArray, **left: AnyArray) -> RowQueue:
         """The same rows in another order, or fewer of them; with other ``free`` or ``busy`` if given."""
-        queue = copy(self)  # with what is known of the rows, whatever their order
+        queue = copy(self)  # cached properties do not depend on the order and are kept
         for name, values in {"order": order, **left}.items():
             object.__setattr__(queue, name, values)
         return queue
 
     def first(self, mask: BoolArray) -> RowQueue:
-        """The same with the rows of a mask before all others."""
+        """The same queue with the rows of a mask before all others."""
         ahead = mask[self.order]
         return self.of(np.concatenate([self.order[ahead], self.order[~ahead]]))
 
     def in_groups(self) -> RowQueue:
-        """The same with one group after the other."""
+        """The same queue with one group after the other."""
         return self.of(self.order[np.argsort(self.group[self.order], kind="stable")])
 
     def beside(self, placed: IntArray) -> RowQueue:
-        """What is left beside some rows that have their place."""
+        """The queue without some rows, beside which the other rows are tried."""
         busy = self.busy | jobs_of(self.rows, placed, len(self.busy))
         free = self.free - self.instant.uses.total(placed)
         return self.of(self.order[~self.mask(placed)[self.order]], busy=busy, free=free)
 
 
 def room_at_least(free: FloatArray, rows: JobRows, uses: Uses, must_run: IntArray) -> FloatArray:
-    """What is free of each resource, but no less than rows hold that must go on.
+    """The free share of each resource, but at least the share of the rows that must continue.
 
-    Where nodes have shrunk, jobs that cannot be preempted hold more than there is.
+    After nodes shrank, jobs that cannot be preempted may hold more than the capacity.
     """
     held = uses.total(rows.column[first_of_each_job(rows, must_run)]) * FULL
     return np.maximum(free, held)
@@ -351,10 +345,11 @@ def room_at_least(free: FloatArray, rows: JobRows, uses: Uses, must_run: IntArra
 def within_upper_sides(
     queue: RowQueue, never_stopped: BoolArray, side: Sequence[SideRows]
 ) -> RowQueue:
-    """A queue in which jobs that cannot be stopped again start only where they can run for ever.
+    """A queue in which jobs that cannot be stopped again start only within all upper sides.
 
-    An allocation keeps the upper sides of constraints on average, by turns. A job that cannot be
-    preempted takes no turns, and two that start may leave no allocation at all that keeps them.
+    An allocation keeps the upper sides of constraints on average, because jobs take turns. A job that
+    cannot be preempted takes no turns: if two of them started, no later allocation might keep the
+    sides.
 
     Parameters
     ----------

@@ -64,33 +64,32 @@ class Scheduler(ClosedByWith, Displayed):
     Parameters
     ----------
     instance : Instance, RoundState, or a document or file of either
-        The cluster, and the jobs that are there already; or the state of a round, from which the
-        rounds go on.
+        The cluster with its present jobs; or the state of a round, from which rounds continue.
     policy : RoundPolicy or mapping, optional
-        How rounds are decided, in the place of the state's own.
+        The policy of the rounds, instead of the policy of the state.
     clock : callable, optional
-        Seconds, such as `time.time`, asked where a call does not say when it is (``now``). By
-        default there is none: such a call happens at the time of the call before it, so that the
-        same calls give the same plans.
+        Returns seconds, for example `time.time`, for calls without a time (``now``). By default there
+        is none: such a call happens at the time of the call before it, so that the same calls give
+        the same plans.
     journal : path, optional
-        Folder of a journal, begun here. Every event is in it before it is acknowledged.
-        `Scheduler.recover` goes on with one.
+        Folder of a new journal. Every event is in it before it is acknowledged. `Scheduler.recover`
+        continues an existing journal.
     snapshot_every : int
-        Rounds between two snapshots in the journal: recovery repeats at most so many rounds.
+        Rounds between two snapshots in the journal: recovery repeats at most this many rounds.
     keep : int, optional
-        Snapshots that are kept, with all that came after the oldest of them; by default all.
+        Number of snapshots to keep, with all records after the oldest of them; by default all.
     fsync : bool
         Whether the journal must survive a loss of power, and not only the end of the process.
     isolate : bool
-        Whether solvers run in their own process, which is killed when the time of a round is
-        up, and that takes no more memory than the policy's ``memory_limit``.
+        Whether solvers run in their own process, which is killed at the end of the time limit and
+        uses at most the policy's ``memory_limit``.
     performance : mapping or path, optional
-        A performance object in the place of the instance's own.
+        A performance object instead of that of the instance.
 
     Raises
     ------
     UsageError, InvalidInput
-        The policy or the instance make no sense.
+        The policy or the instance is invalid.
     SolverUnavailable
         The policy's solver is not installed, or lacks what its formulation needs.
     JournalError
@@ -140,8 +139,8 @@ class Scheduler(ClosedByWith, Displayed):
                 show(snapshot_every),
                 "a whole number of at least 1",
             )
-        # An event that comes while a round is planned waits for the plan: both are in the journal
-        # in the order in which they took effect.
+        # An event during planning waits for the plan, so that the journal has both in the order in
+        # which they take effect.
         self._one_at_a_time = RLock()
         self._live = live
         self._clock = clock
@@ -152,8 +151,7 @@ class Scheduler(ClosedByWith, Displayed):
         )
         if self._process is not None:
             self._process.load("highs")
-            # The first plan need not wait for the process to start.
-            self._process.start()  # while the first jobs come in
+            self._process.start()  # now, so that the first plan need not wait for it
         self._snapshot_of = -1
         self._closed = False
         self.metrics = metrics
@@ -171,14 +169,14 @@ class Scheduler(ClosedByWith, Displayed):
         fsync: bool = True,
         isolate: bool = True,
     ) -> Self:
-        """Go on where a journal ends: with every event that was acknowledged, and the plan that was made last.
+        """Continue a journal: with all acknowledged events, and the last plan.
 
         Parameters
         ----------
         journal : str or Path
             Folder of the journal.
         clock, snapshot_every, keep, fsync, isolate
-            As of `Scheduler`.
+            As for `Scheduler`.
 
         Returns
         -------
@@ -187,8 +185,8 @@ class Scheduler(ClosedByWith, Displayed):
         Raises
         ------
         JournalError
-            There is no journal, another process writes it, it is damaged, or its events do not lead
-            to its plans.
+            There is no journal, another process writes it, it is damaged, or its records do not lead to
+            its plans.
         """
         writer = Journal.open(journal, fsync=fsync, keep=keep)
         try:
@@ -204,10 +202,10 @@ class Scheduler(ClosedByWith, Displayed):
                 log.warning("journal %s: %s", journal, found)
         return self
 
-    # --- what there is ------------------------------------------------------------------------
+    # --- the state ----------------------------------------------------------------------------
 
     def _headline(self) -> str:
-        return self.state._headline()  # noqa: SLF001 (the state is what there is to show)
+        return self.state._headline()  # noqa: SLF001
 
     def _facts(self) -> Mapping[str, str]:
         plan = self.plan
@@ -216,18 +214,18 @@ class Scheduler(ClosedByWith, Displayed):
 
     @property
     def state(self) -> RoundState:
-        """All that the next plan depends on; what the performance model has learnt is in its instance."""
+        """All that the next plan depends on; its instance has the learnt parameters of the model."""
         with self._one_at_a_time:
             return self._live.whole
 
     @property
     def plan(self) -> Plan | None:
-        """The plan that was made last."""
+        """The last plan."""
         return self._live.plan
 
     @property
     def instance(self) -> Instance:
-        """The cluster with its jobs as they are now."""
+        """The cluster with its present jobs."""
         return self.state.instance
 
     # --- events -------------------------------------------------------------------------------
@@ -238,14 +236,14 @@ class Scheduler(ClosedByWith, Displayed):
         *,
         now: float | None = None,
     ) -> None:
-        """Take in a job, or several.
+        """Add a job, or several.
 
         Parameters
         ----------
         jobs : mapping or sequence of mappings
             As in an instance document; without ``arrival`` they arrive now.
         now : float, optional
-            Seconds on the scheduler's clock; by default the time of the call before.
+            Seconds on the scheduler's clock; by default the time of the last call.
 
         Raises
         ------
@@ -262,7 +260,7 @@ class Scheduler(ClosedByWith, Displayed):
         )
 
     def cancel(self, *jobs: str | Sequence[str], now: float | None = None) -> None:
-        """Drop jobs.
+        """Cancel jobs.
 
         Parameters
         ----------
@@ -274,7 +272,7 @@ class Scheduler(ClosedByWith, Displayed):
         self._take(Leave, now, event="cancel", jobs=_ids(jobs))
 
     def complete(self, *jobs: str | Sequence[str], now: float | None = None) -> None:
-        """Jobs are done.
+        """Report jobs that are complete.
 
         Parameters
         ----------
@@ -286,7 +284,7 @@ class Scheduler(ClosedByWith, Displayed):
         self._take(Leave, now, event="complete", jobs=_ids(jobs))
 
     def stopped(self, *jobs: str | Sequence[str], now: float | None = None) -> None:
-        """Jobs do not run any more, whatever the plan says, and wait.
+        """Report jobs that stopped running, against the plan, and wait.
 
         Parameters
         ----------
@@ -305,7 +303,7 @@ class Scheduler(ClosedByWith, Displayed):
         throughput: float | None = None,
         now: float | None = None,
     ) -> None:
-        """Report what was measured of a job, or of several.
+        """Report measurements of a job, or of several.
 
         Parameters
         ----------
@@ -322,7 +320,7 @@ class Scheduler(ClosedByWith, Displayed):
         Raises
         ------
         InvalidInput
-            A job is not there or named twice, or a value is wrong; nothing has changed.
+            A job does not exist or is named twice, or a value is wrong; nothing has changed.
         """
         if isinstance(job, str):
             self.observe_many({job: {"steps": steps, "throughput": throughput}}, now=now)
@@ -349,12 +347,12 @@ class Scheduler(ClosedByWith, Displayed):
         *,
         now: float | None = None,
     ) -> None:
-        """Report what was measured of several jobs at one time: `observe` of a list, as a mapping.
+        """Report measurements of several jobs at one time: `observe` of a list, as a mapping.
 
         Parameters
         ----------
         jobs : mapping of str to mapping
-            By the id of the job: ``steps`` done so far, ``throughput`` in steps/s as it runs now, or both.
+            By job id: ``steps`` done so far, the present ``throughput`` in steps/s, or both.
         now : float, optional
             Seconds, as in every event.
         """
@@ -367,7 +365,7 @@ class Scheduler(ClosedByWith, Displayed):
         self._take(Observe, now, jobs=known)
 
     def node_down(self, *nodes: str, now: float | None = None) -> None:
-        """Nodes fail: what runs on them has stopped.
+        """Report nodes that fail: jobs on them have stopped.
 
         Parameters
         ----------
@@ -379,7 +377,7 @@ class Scheduler(ClosedByWith, Displayed):
         self._nodes(nodes, "down", now)
 
     def node_drain(self, *nodes: str, now: float | None = None) -> None:
-        """Nodes take no more work; jobs that can be preempted leave them with the next plan.
+        """Drain nodes: they take no more work, and preemptible jobs leave them with the next plan.
 
         Parameters
         ----------
@@ -391,7 +389,7 @@ class Scheduler(ClosedByWith, Displayed):
         self._nodes(nodes, "drain", now)
 
     def node_up(self, *nodes: str, now: float | None = None) -> None:
-        """Nodes take work again.
+        """Report nodes that take work again.
 
         Parameters
         ----------
@@ -417,12 +415,12 @@ class Scheduler(ClosedByWith, Displayed):
         *,
         now: float | None = None,
     ) -> None:
-        """Nodes take no work for some time, as for maintenance.
+        """Reserve nodes: they take no work for some time, for example during maintenance.
 
         Parameters
         ----------
         name : str
-            By which `release` ends it early.
+            Name with which `release` ends the reservation early.
         nodes : sequence of str
         start, end : float
             Seconds on the scheduler's clock.
@@ -449,7 +447,7 @@ class Scheduler(ClosedByWith, Displayed):
         Parameters
         ----------
         add : mapping of str to number
-            What each pool (GPUs; a node may become smaller) or resource gains or loses: ``{"v100": 8, "budget": -5}``.
+            Change of each pool (GPUs; a node may become smaller) or resource: ``{"v100": 8, "budget": -5}``.
         now : float, optional
             Seconds, as in every event.
         """
@@ -474,7 +472,7 @@ class Scheduler(ClosedByWith, Displayed):
         checkpoint_interval: float | str | None = None,
         now: float | None = None,
     ) -> None:
-        """Give a job other values; what is None stays as it is.
+        """Change values of a job; a value of None does not change.
 
         Parameters
         ----------
@@ -484,7 +482,7 @@ class Scheduler(ClosedByWith, Displayed):
         deadline : float, optional
             Seconds on the scheduler's clock.
         steps : float, optional
-            Work in all.
+            Total steps.
         preemptible : bool, optional
         restart_cost : float, optional
             Seconds.
@@ -509,12 +507,12 @@ class Scheduler(ClosedByWith, Displayed):
     def set_policy(
         self, policy: RoundPolicy | Mapping[str, Any], *, now: float | None = None
     ) -> None:
-        """Decide rounds in another way, from the next one on.
+        """Change the policy, from the next round on.
 
         Parameters
         ----------
         policy : RoundPolicy or mapping
-            All of it, as in a state; what it leaves out has its default. To change one field, give
+            The whole policy; a field that is left out has its default. To change one field, use
             ``scheduler.state.policy.model_copy(update={"max_moves": 2})``.
         now : float, optional
             Seconds, as in every event.
@@ -522,35 +520,34 @@ class Scheduler(ClosedByWith, Displayed):
         Raises
         ------
         UsageError, InvalidInput, SolverUnavailable
-            No round could be planned with it, as for a new `Scheduler`; nothing has changed.
+            No round could be planned with it; nothing has changed.
         """
         with self._one_at_a_time:
             before = self._live.state.policy.memory_limit
             self._take(NewPolicy, now, policy=policy_document(policy_of(policy)))
             memory = self._live.state.policy.memory_limit
-            # A process is started anew under another limit, so it is told only of one that differs.
+            # The process restarts to change its limit.
             if self._process is not None and memory != before:
                 self._process.limit_memory(memory or half_of_memory())
 
     def set_constraints(
         self, constraints: Sequence[Mapping[str, Any]], *, now: float | None = None
     ) -> None:
-        """Let other side constraints of the instance hold, from the next round on.
+        """Change the side constraints of the instance, from the next round on.
 
-        Where no allocation keeps all of them, rounds do not admit some jobs, or fall back, and say
-        so.
+        If no allocation keeps all of them, rounds decline some jobs, or fall back, and report it.
 
         Parameters
         ----------
         constraints : sequence of mappings
-            All of them, as in an instance document. Those of the policy stay beside them.
+            All constraints of the instance, as in its document. Those of the policy do not change.
         now : float, optional
             Seconds.
 
         Raises
         ------
         UsageError, InvalidInput
-            One of them makes no sense; nothing has changed.
+            One of them is invalid; nothing has changed.
         """
         self._take(NewConstraints, now, constraints=constraints)
 
@@ -566,17 +563,17 @@ class Scheduler(ClosedByWith, Displayed):
         Parameters
         ----------
         tenants : sequence of mappings
-            As in an instance document. They take the place of tenants of the same names, or come
-            in; tenants that are not named stay as they are.
+            As in an instance document. They replace tenants of the same names, or are added; other
+            tenants do not change.
         remove : sequence of str
-            Names of tenants that go; they have no jobs any more.
+            Names of tenants to remove; they must not have jobs.
         now : float, optional
             Seconds.
 
         Raises
         ------
         UsageError, InvalidInput
-            A field is wrong, a tenant cannot go, or a side constraint names it; nothing has
+            A field is wrong, a tenant cannot be removed, or a side constraint names it; nothing has
             changed.
         """
         self._take(NewTenants, now, tenants=tenants, remove=remove)
@@ -593,50 +590,47 @@ class Scheduler(ClosedByWith, Displayed):
         Parameters
         ----------
         workloads : mapping of str to mapping, optional
-            As in an instance document. They take the place of workloads of the same names, or come
-            in; workloads that are not named stay as they are.
+            As in an instance document. They replace workloads of the same names, or are added; other
+            workloads do not change.
         remove : sequence of str
-            Names of workloads that go; no job needs them any more.
+            Names of workloads to remove; no job may need them.
         now : float, optional
             Seconds.
 
         Raises
         ------
         UsageError, InvalidInput
-            A field is wrong, or a workload cannot go; nothing has changed.
+            A field is wrong, or a workload cannot be removed; nothing has changed.
         """
         known = {} if workloads is None else workloads
         self._take(NewWorkloads, now, workloads=known, remove=remove)
 
     def _take(self, kind: type[Event], now: float | None, **fields: Any) -> None:
-        """Check an event, write it down, and only then let it change the state."""
+        """Check an event, write it to the journal, and only then change the state."""
         with self._one_at_a_time:
             self._check_open()
-            self._take_alone(kind, now, fields)
-
-    def _take_alone(self, kind: type[Event], now: float | None, fields: Mapping[str, Any]) -> None:
-        event = validate(kind, {**fields, "now": self._time(now)})
-        # Refuse first, then write, then act: what is in the journal can always happen again.
-        outcome = self._live.after(event)
-        if outcome.check is not None:
-            outcome.check()
-        if outcome.decides is not None:
-            check_policy(outcome.decides.policy, outcome.decides.instance, self._load)
-        recorded = self._journal is not None or listening()
-        record = event.model_dump(mode="json", exclude_none=True) if recorded else {}
-        if self._journal is not None:
-            self._journal.append(record)
-        self._live.accept(outcome)
-        self.metrics.event(event)
-        log_record(record)
-        for notice in outcome.notices:
-            log.warning("%s", notice)
+            event = validate(kind, {**fields, "now": self._time(now)})
+            # All checks come before the journal: its records can always be applied again.
+            outcome = self._live.after(event)
+            if outcome.check is not None:
+                outcome.check()
+            if outcome.decides is not None:
+                check_policy(outcome.decides.policy, outcome.decides.instance, self._load)
+            recorded = self._journal is not None or listening()
+            record = event.model_dump(mode="json", exclude_none=True) if recorded else {}
+            if self._journal is not None:
+                self._journal.append(record)
+            self._live.accept(outcome)
+            self.metrics.event(event)
+            log_record(record)
+            for notice in outcome.notices:
+                log.warning("%s", notice)
 
     def _time(self, now: float | None) -> float:
-        """Return the time of a call, in seconds: ``now`` if given, else the clock's time, else that of the last call.
+        """The time of a call, seconds: ``now``, else the time of the clock, else that of the last call.
 
-        Time never decreases: an earlier time than that of the last call is replaced by the latter,
-        with a warning.
+        Time never decreases: a time before the last call is replaced by that of the last call, with a
+        warning.
         """
         if now is None and self._clock is None:
             return self._live.now
@@ -664,53 +658,47 @@ class Scheduler(ClosedByWith, Displayed):
         now : float, optional
             Seconds; see ``clock``.
         dry_run : bool
-            Only say what the plan would be: nothing changes, and nothing is written down.
+            Only return the plan: nothing changes, and nothing is written to the journal.
 
         Returns
         -------
         Plan
-            Whose actions (`Plan.diff`) the caller carries out. Where no solver answers in time,
-            ``fallback`` says so.
+            The caller carries out its actions (`Plan.diff`). If no solver has an answer in time,
+            ``fallback`` has the reason.
 
         Raises
         ------
         JournalError
-            The plan could not be written down: it is not in effect.
+            The plan could not be written to the journal: it is not in effect.
         """
         with self._one_at_a_time:
             self._check_open()
-            return self._solve_alone(now, dry_run)
-
-    def _solve_alone(self, now: float | None, dry_run: bool) -> Plan:
-        if (
-            not dry_run
-            and self._live.round % self._every == 0
-            and self._live.round != self._snapshot_of
-        ):
-            self._snapshot()
-        before = self._live.plan
-        state, plan = self._live.planned(self._time(now), self._load)
-        if dry_run:
+            live = self._live
+            if not dry_run and live.round % self._every == 0 and live.round != self._snapshot_of:
+                self._snapshot()
+            before = live.plan
+            state, plan = live.planned(self._time(now), self._load)
+            if dry_run:
+                return plan
+            # The plan takes effect once it is written: after a crash before that, it is planned again.
+            record = plan_record(plan, state) if self._journal is not None or listening() else {}
+            if self._journal is not None:
+                self._journal.append({**record, **packed_decisions(plan, state)})
+            live.follow(state, plan)
+            self.metrics.plan(plan, plan.timings.get("total"))
+            log_record(record)
+            # Plans repeat a notice while its cause lasts; it is logged once.
+            for notice in plan.notices:
+                if before is None or notice not in before.notices:
+                    log.warning("%s", notice)
             return plan
-        # The plan counts once it is written: a crash before that plans the round again.
-        record = plan_record(plan, state) if self._journal is not None or listening() else {}
-        if self._journal is not None:
-            self._journal.append({**record, **packed_decisions(plan, state)})
-        self._live.follow(state, plan)
-        self.metrics.plan(plan, plan.timings.get("total"))
-        log_record(record)
-        # A notice holds as long as its reason does; it is logged by the first plan that has it.
-        for notice in plan.notices:
-            if before is None or notice not in before.notices:
-                log.warning("%s", notice)
-        return plan
 
     def _load(self, name: str) -> type[Solver]:
-        """A solver by name, in its own process if it is to have one."""
+        """A solver by name, in its own process if solvers are isolated."""
         return load_solver(name) if self._process is None else self._process.load(name)
 
     def _snapshot(self, *, required: bool = False) -> None:
-        """Write the state down as a whole; a disk that is full costs a later snapshot, not the plan."""
+        """Write a snapshot of the state. If that fails, planning continues, unless it is required."""
         if self._journal is None:
             return
         try:
@@ -726,7 +714,7 @@ class Scheduler(ClosedByWith, Displayed):
     # --- the end ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the solver's process and let go of the journal, after the call in progress."""
+        """End the solver's process and close the journal, after the call in progress."""
         with self._one_at_a_time:
             self._closed = True
             if self._process is not None:
@@ -756,10 +744,10 @@ def _is_list(given: object) -> bool:
 
 
 def _ids(given: tuple[Any, ...]) -> Sequence[Any]:
-    """Ids that were given one by one or as one list; the event refuses what is no id."""
+    """Ids given one by one or as one list; the event checks them."""
     return given[0] if len(given) == 1 and _is_list(given[0]) else given
 
 
 def _number(given: Any) -> Any:
-    """A number of any kind as a float; the event refuses what is none."""
+    """A number of any kind as a float; the event refuses other values."""
     return given if isinstance(given, bool) or not isinstance(given, Real) else float(given)

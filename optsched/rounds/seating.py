@@ -1,7 +1,7 @@
 """GPUs for the rows that run in a round.
 
-A running job keeps its GPUs (`StayRule`). A new one gets free GPUs (`place_beside`). If it finds
-none, others are moved or stopped (`Occupants.make_room`). Who may be moved or stopped for whom is in
+A running job keeps its GPUs (`StayRule`). A new job gets free GPUs (`place_beside`). If there are
+none, other jobs are moved or stopped (`Occupants.make_room`). The rules for this are in
 `optsched.rounds.preemption`.
 """
 
@@ -37,7 +37,7 @@ from optsched.placement.beside import (
     place_beside,
 )
 from optsched.placement.occupied import Occupied
-from optsched.placement.requests import ANTI_AFFINITY, needs_per_gpu
+from optsched.placement.requests import anti_affinity_sets, needs_per_gpu
 from optsched.placement.shares import FULL
 from optsched.placement.staying import StayRule
 from optsched.rounds.preemption import displaced, displaced_so_far, victims
@@ -53,7 +53,7 @@ from optsched.rounds.state import Reservation
 
 BARRED = "side constraints leave no room for it beside what runs"
 ATTEMPTS = 8
-"""Rows for which room is made one by one in a round; beyond these only for the longest starved."""
+"""Rows for which room is made in a round; after these, only for the job that has starved longest."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Seats:
     gpu : IntArray, shape (F,)
         Their GPUs, row by row, by their numbers in the cluster.
     count : IntArray, shape (P,)
-        How many GPUs each row has; 0 for rows that run without GPUs.
+        Number of GPUs of each row; 0 for rows that run without GPUs.
     stays : BoolArray, shape (P,)
-        Rows whose jobs go on where they are.
+        Rows whose jobs keep their GPUs.
     """
 
     rows: JobRows
@@ -91,14 +91,16 @@ class Seats:
     def on_same_gpus(
         self, row: IntArray, before: RunningJobs, held: IntArray, numbering: Numbering
     ) -> BoolArray:
-        """Whether seated rows have the very GPUs that running jobs (by their place in ``before``) hold."""
+        """Mask of the seated rows with exactly the GPUs that some running jobs hold (``held``: their
+        place in ``before``).
+        """
         same: BoolArray = self.count[row] == before.length[held]
         row = row[same]
         count = self.count[row]
         owner = owners(count)
         now = self.gpus(row)
         then = before.numbers_of(held[same], numbering)
-        # GPUs of a row ascending, as two lists of the same GPUs may differ in their order.
+        # The order of the GPUs of a row does not matter.
         differs = now[np.lexsort((now, owner))] != then[np.lexsort((then, owner))]
         same[same] = np.bincount(owner[differs], minlength=len(row)) == 0
         return same
@@ -121,33 +123,33 @@ class Seats:
 
 @dataclass
 class Seating:
-    """Takes rows in turn and gives them GPUs beside those that have some.
+    """Gives GPUs to rows, one queue after the other.
 
     Attributes
     ----------
     instance : Instance
-        As it is in this round.
+        That of the round.
     classes : Classes
     constraints : sequence of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
     fixed : Occupied
-        What has GPUs in no row: jobs that cannot be preempted, on nodes that take no more work.
+        Occupied GPUs of jobs in no row: they cannot be preempted, and their nodes take no more work.
     must : BoolArray, shape (jobs,)
-        Jobs that cannot be preempted and run: they stay where they are.
+        Running jobs that cannot be preempted: they keep their GPUs.
     hurried : BoolArray, shape (jobs,)
-        Running jobs that a restart would make late: they make no room for others.
+        Running jobs that a restart would make late: they are not moved to make room.
     reservations : sequence of Reservation
-        Of nodes on which jobs must not start that could not be stopped in time.
+        Jobs that could not be stopped in time must not start on these nodes.
     preemptions_left : float
-        Running jobs that may still be preempted or moved.
+        Most running jobs that may still be preempted or moved.
     attempts : int
-        Rows for which room may still be made in this round, one by one.
+        Number of rows for which room may still be made in this round.
     seats : Seats
-        What has GPUs.
+        The rows that have GPUs.
     refused : dict of the row of a job to text
-        Jobs that found no room, and why.
+        Jobs that found no room, and the reasons.
     saved : dict of (job, column) to float
-        Seconds by which jobs end sooner in seats on GPUs that were left over.
+        Seconds by which jobs end sooner because they moved to idle GPUs.
     """
 
     instance: Instance
@@ -162,30 +164,29 @@ class Seating:
     seats: Seats = field(default_factory=Seats.none)
     refused: dict[int, str] = field(default_factory=dict)
     saved: dict[tuple[int, int], float] = field(default_factory=dict)
-    # What has GPUs and is in no row of the queue that is being seated.
+    # Occupied GPUs of holders that are in no row of the present queue.
     _earlier: Occupied = field(init=False)
-    # Of the queue that is being seated: GPUs of its rows, and a mask of those of these rows whose
-    # jobs go on where they are.
+    # The GPUs of the rows of the present queue, and a mask of its rows whose jobs keep their GPUs.
     _gpus: GpusOfRows = field(default_factory=lambda: GpusOfRows(0))
     _staying: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
-    # Columns that had no room beside what has GPUs; they have none until somebody leaves some.
+    # Columns without room. They stay full until a job leaves its GPUs.
     _full: BoolArray = field(init=False)
-    # All that has GPUs, after so many changes of these.
+    # All occupied GPUs, with the number of changes for which they were computed.
     _all_occupied: tuple[int, Occupied] | None = None
 
     def __post_init__(self) -> None:
         self._earlier = self.fixed
-        self._somebody_left()
+        self._gpus_were_left()
 
     def seat(self, queue: RowQueue, strict: bool = False) -> RowQueue:
         """Give GPUs to the rows of a queue that fit; a row without room is skipped.
 
-        With ``strict`` all jobs behind the first one that has no room wait, and stop if they run.
+        With ``strict`` all jobs behind the first job without room wait, and stop if they run.
 
         Returns
         -------
         RowQueue
-            What is left of it: no row of it that fits the resources could be placed.
+            The rows that were not seated. No node has room for them.
         """
         self._begin(queue)
         seat = self._seat_strictly if strict else self._seat_in_turn
@@ -201,28 +202,28 @@ class Seating:
     def reseat(
         self, rows: JobRows, chosen: IntArray, continues: BoolArray, partner_alone: IntArray
     ) -> IntArray:
-        """Give free GPUs to jobs alone; who has GPUs in this round gives them up for others.
+        """Give free GPUs to rows of jobs alone; a job that is seated already leaves its GPUs.
 
         Parameters
         ----------
         rows : JobRows
         chosen : IntArray
-            Rows of different jobs that have room by the sums, the first first.
+            Rows of different jobs within the sums of the pools, in the order of their priority.
         continues : BoolArray
-            Rows in which a job goes on if it gets the GPUs that it holds.
+            Rows in which a job continues if it gets the GPUs that it holds.
         partner_alone : IntArray
-            The column in which the partner of a job that shares its GPUs keeps them, -1 for none.
+            The column in which the partner of a job that leaves shared GPUs keeps them, -1 for none.
             Of two such jobs only one is chosen.
 
         Returns
         -------
         IntArray
-            The chosen rows that found room; jobs of the others stay as they are.
+            The chosen rows that found room; the jobs of the other rows keep their seats.
         """
         C = self.classes
         seats = self.seats.rows
         while len(chosen):
-            # The last entries are for jobs in no table, and for no partner.
+            # The last entry is for partner -1.
             leaves = np.zeros(len(self.must) + 1, bool)
             leaves[rows.job[chosen]] = True
             column = np.full(len(self.must), -1, np.int64)
@@ -242,23 +243,23 @@ class Seating:
                 more.stays[:] = continues[placed] & self._on_held_gpus(more)
                 stay = np.flatnonzero(~(leaves[seats.job] | leaves[seats.partner]))
                 if len(stay) < len(seats):
-                    self._somebody_left()
+                    self._gpus_were_left()
                 self.seats = self.seats.part(stay).and_also(left_alone).and_also(more)
                 on = Occupied.of_numbers(C, rows, result.row, result.gpu, result.count)
                 self._earlier = stays.and_also(on)
                 return placed
-            # Jobs of refused rows keep their GPUs: without these the others are placed anew.
+            # The jobs of refused rows keep their GPUs, so the other rows must be placed again.
             chosen = chosen[~np.isin(chosen, [item.row for item in result.refused])]
         return chosen
 
     def _left_alone(self, leaves: BoolArray, column: IntArray) -> Seats:
-        """Seats of jobs whose partners leave them; they keep the GPUs.
+        """Seats of jobs that keep the shared GPUs when their partners leave.
 
         Parameters
         ----------
         leaves : BoolArray, shape (jobs + 1,)
         column : IntArray, shape (jobs,)
-            The column of its partner alone, for each job that leaves one.
+            For each job that leaves a partner, the column of the partner alone.
         """
         seats = self.seats
         pair = np.flatnonzero(
@@ -275,7 +276,7 @@ class Seating:
         return replace(shared, rows=rows)
 
     def _on_held_gpus(self, seats: Seats) -> BoolArray:
-        """Seats in which jobs have the GPUs that they hold now."""
+        """Mask of the seats in which jobs have the GPUs that they hold now."""
         places = self.instance.jobs_table.places
         held = places.among(len(self.must))[seats.rows.job]
         same = held >= 0
@@ -284,17 +285,19 @@ class Seating:
         return same
 
     def _begin(self, queue: RowQueue) -> None:
-        """No row of the queue has GPUs."""
+        """Begin with a queue of which no row has GPUs."""
         self._gpus = GpusOfRows(len(queue.rows))
         self._staying = np.zeros(len(queue.rows), bool)
         self._all_occupied = None
-        self._somebody_left()
+        self._gpus_were_left()
 
-    def _somebody_left(self) -> None:
+    def _gpus_were_left(self) -> None:
         self._full = np.zeros(self.classes.columns, bool)
 
     def _seat_in_turn(self, queue: RowQueue) -> RowQueue:
-        """Select rows and seat them; select others for those without room, until all have some."""
+        """Select rows and seat them; select other rows instead of those without room, until all
+        selected rows have room.
+        """
         left = queue
         limit = self.preemptions_left
         tried = np.zeros(len(queue.rows), bool)
@@ -305,10 +308,9 @@ class Seating:
             self._seat_rows(queue, left.order[queue.mask(chosen)[left.order]])
             tried[chosen] = True
             left = self._beside(queue, left.order, tried)
-            # All of them found room: nothing was refused that others could replace.
             if self._gpus.runs.sum() == before + len(chosen):
                 break
-            # The selection knows sums over pools only: rows that no node has room for come out.
+            # The selection compares sums over pools; rows without room on the nodes are removed now.
             left = self._with_room(left, chosen[~self._gpus.runs[chosen]])
             chosen = select(left, self._preemptions_beyond(limit, queue, left))
         left = self._seat_longest_starved(queue, left, tried)
@@ -316,10 +318,10 @@ class Seating:
         return left
 
     def _seat_strictly(self, queue: RowQueue) -> RowQueue:
-        """Seat the rows before the first job that has no room, in any of its rows.
+        """Seat the rows before the first job that has no room in any of its rows.
 
-        What is refused is taken out, and all is seated anew: rows behind it were seated as if it
-        ran.
+        After a row is refused, all rows are seated again without it: the rows behind it were seated
+        as if it ran.
         """
         reasons = self.refused
         limit = self.preemptions_left
@@ -335,29 +337,29 @@ class Seating:
                 return queue.beside(chosen)
             job = int(queue.rows.job[refused[0]])
             reasons.setdefault(job, self.refused[job])
-            at = int(np.flatnonzero(queue.order == refused[0])[0])
-            left = np.delete(queue.order, at)
-            # Without a further row the job lets nobody pass.
+            place = int(np.flatnonzero(queue.order == refused[0])[0])
+            left = np.delete(queue.order, place)
+            # A job without another row blocks all rows behind it.
             others = (queue.rows.job[left] == job).any()
-            queue = queue.of(left if others else left[:at])
+            queue = queue.of(left if others else left[:place])
 
     def _beside(self, queue: RowQueue, order: IntArray, tried: BoolArray) -> RowQueue:
-        """What is left of a queue beside what has GPUs now."""
+        """The rows of a queue that are not tried yet, beside the seated rows."""
         return queue.of(order[~tried[order]]).beside(self._gpus.rows)
 
-    # --- how many running jobs may still be preempted -------------------------------------
+    # --- the limit on preemptions ---------------------------------------------------------
 
     def _limit_preemptions(
         self, limit: float, queue: RowQueue, left: RowQueue, chosen: IntArray
     ) -> None:
-        """Set how many running jobs may be preempted or moved besides those already displaced.
+        """Set the number of running jobs that may still be preempted or moved.
 
         Parameters
         ----------
         limit : float
-            Before any row was seated.
+            The number before any row was seated.
         queue, left : RowQueue
-            All rows, and those that are left to try.
+            All rows, and the rows that are not tried yet.
         chosen : IntArray
             Rows that are seated next.
         """
@@ -366,24 +368,24 @@ class Seating:
             self.preemptions_left = max(self._preemptions_beyond(limit, queue, left) - more, 0)
 
     def _preemptions_beyond(self, limit: float, queue: RowQueue, left: RowQueue) -> float:
-        """What is left of a limit beside the running jobs that are displaced so far."""
-        # Counting who is displaced costs a pass over all rows: only where there is a limit.
+        """The limit minus the number of running jobs that are displaced so far."""
+        # The count is a pass over all rows.
         if np.isinf(limit):
             return limit
         staying = np.flatnonzero(self._staying)
         return max(limit - displaced_so_far(queue, left, staying, self.must), 0)
 
     def spend(self, moved: int) -> None:
-        """Running jobs were preempted or moved."""
+        """Count running jobs that were preempted or moved."""
         self.preemptions_left = max(self.preemptions_left - moved, 0)
 
-    # --- rows that need no try ------------------------------------------------------------
+    # --- rows that need not be tried ------------------------------------------------------
 
     def _with_room(self, queue: RowQueue, refused: IntArray) -> RowQueue:
-        """A queue without rows that find no room: neither where their jobs run nor elsewhere.
+        """The queue without rows that have no room, neither where their jobs run nor on other nodes.
 
-        Rows in the columns of refused rows are left out as well. As long as room may still be made,
-        so many rows can be refused that no others need be left out.
+        Rows in the columns of refused rows are removed too. While attempts to make room are left, no
+        other rows are removed.
         """
         rows = queue.rows
         occupied = self._occupied(rows)
@@ -392,10 +394,10 @@ class Seating:
         free = queue.free
         if not self.attempts:
             asked = mask_of(rows.column[queue.order], self.classes.columns)
-            asked &= queue.columns_that_fit
+            asked &= queue.columns_that_fit(queue.free)
             room, gpus = self.columns_with_room(asked.nonzero()[0], occupied)
-            # Sums over pools count GPUs on nodes whose CPUs or memory have all been given out.
-            free = self._no_more(free, gpus)
+            # GPUs of nodes without free CPUs or memory do not count as free.
+            free = self._at_most(free, gpus)
             some = queue.order[going[queue.order]]
             rule = StayRule(self.classes, occupied, self.constraints)
             going[some] = ~rule.blocked(rows, some, *self._held_now(queue, some))
@@ -403,8 +405,8 @@ class Seating:
         possible = room[rows.column] | going | (queue.hosts >= 0)
         return queue.of(queue.order[possible[queue.order]], free=free)
 
-    def _no_more(self, free: FloatArray, gpus: FloatArray) -> FloatArray:
-        """What is free of each limit, but no more of a pool's GPUs than so many."""
+    def _at_most(self, free: FloatArray, gpus: FloatArray) -> FloatArray:
+        """``free`` with at most the given number of GPUs of each pool."""
         R = self.classes.resources
         pool = R.pool[R.renewable]
         some = np.flatnonzero(pool >= 0)
@@ -416,56 +418,54 @@ class Seating:
     def columns_with_room(
         self, column: IntArray, occupied: Occupied | None = None
     ) -> ColumnsWithRoom:
-        """In which of some columns one more job alone finds room.
-
-        Beside what has GPUs, or what is given in its place.
+        """The columns among these in which one more job alone has room beside ``occupied`` (default:
+        all occupied GPUs).
         """
         C = self.classes
-        bare = C.gpus[column] == 0
-        asked = column[~bare & ~self._full[column]]
-        beside = self._earlier if occupied is None else occupied
-        found = columns_with_room(C, asked, beside)
+        without_gpus = C.gpus[column] == 0
+        asked = column[~without_gpus & ~self._full[column]]
+        found = columns_with_room(C, asked, self._earlier if occupied is None else occupied)
         self._full[asked] = ~found.mask[asked]
-        found.mask[column[bare]] = True
+        found.mask[column[without_gpus]] = True
         return found
 
     # --- rows that are seated together ----------------------------------------------------
 
     def _seat_rows(self, queue: RowQueue, ranked: IntArray) -> None:
-        """Seat as many rows as possible, the first in the order first.
+        """Seat as many rows as possible, in their order.
 
-        Rows that go on keep their GPUs, rows without GPUs need none, all others get free ones; for
-        the first of these that find none, room is made.
+        Rows that continue keep their GPUs, other rows get free GPUs; for the first rows that find
+        none, room is made.
         """
         gpus = queue.classes.gpus[queue.rows.column]
         occupied = self._occupied(queue.rows)
         going = self._can_stay(queue, ranked, occupied)
         keeps = queue.mask(going)
-        bare = ranked[gpus[ranked] == 0]
+        without_gpus = ranked[gpus[ranked] == 0]
         new = ranked[(~keeps & (gpus > 0))[ranked]]
-        # These could go on, but rows before them have their GPUs: they have to move.
-        elsewhere = new[queue.continues[new]]
-        self.spend(len(elsewhere) + int((queue.rows.partner[elsewhere] >= 0).sum()))
+        # These rows could continue, but rows before them have their GPUs: they must move.
+        moved = new[queue.continues[new]]
+        self.spend(len(moved) + int((queue.rows.partner[moved] >= 0).sum()))
         self._gpus.give(going, *self._held_now(queue, going))
-        self._gpus.give(bare, bare[:0], np.zeros(len(bare), np.int64))
+        self._gpus.give(without_gpus, EMPTY, np.zeros(len(without_gpus), np.int64))
         if len(new):
             self._place(queue, going, new, occupied)
-        keeps[bare] = True
+        keeps[without_gpus] = True
         self._staying |= keeps & queue.continues
         refused = new[~self._gpus.runs[new]]
         if self.attempts and len(refused):
             self._make_room_in_turn(queue, refused)
 
     def _can_stay(self, queue: RowQueue, ranked: IntArray, occupied: Occupied) -> IntArray:
-        """Rows that can go on where they are, beside those before them in the order."""
+        """Rows that can continue on their GPUs, beside the rows before them in the order."""
         rows = queue.rows
         C = queue.classes
         goes_on = queue.continues | (queue.hosts >= 0)
         going = ranked[(goes_on & (C.gpus[rows.column] > 0))[ranked]]
         if not len(going):
             return going
-        # Between rounds nobody moves: if only jobs that ran are seated, they fit as they did.
-        somebody_came = (
+        # If only rows that ran in the last round are seated, they fit as they did then.
+        any_new = (
             bool((queue.hosts[going] >= 0).any())
             or len(self.fixed) > 0
             or not self.seats.stays.all()
@@ -476,12 +476,14 @@ class Seating:
             going,
             *self._held_now(queue, going),
             queue.must_run[going],
-            ran_together=not somebody_came,
+            ran_together=not any_new,
         )
         return going[stays]
 
     def _held_now(self, queue: RowQueue, going: IntArray) -> tuple[IntArray, IntArray]:
-        """GPUs (by their numbers) that rows which go on hold now, row by row, and how many each."""
+        """Numbers of the GPUs that rows which continue hold now, row by row, and the number of GPUs of
+        each row.
+        """
         places = self.instance.jobs_table.places
         holder = places.among(len(self.must))[queue.gpus_of(going)]
         gpu = places.numbers_of(holder, self.instance.cluster.numbering)
@@ -494,9 +496,9 @@ class Seating:
         ----------
         queue : RowQueue
         going, new : IntArray
-            Rows that go on, and rows that start.
+            Rows that continue, and rows that start.
         occupied : Occupied
-            What had GPUs before these rows.
+            GPUs that were occupied before these rows.
         """
         rows = queue.rows
         on = Occupied.of_numbers(self.classes, rows, going, *self._gpus.gpus(going))
@@ -510,13 +512,13 @@ class Seating:
     # --- rows for which room is made one by one -------------------------------------------
 
     def _make_room_in_turn(self, queue: RowQueue, refused: IntArray) -> None:
-        """Make room for rows that found none, as long as there are attempts left."""
+        """Make room for rows that found none, while attempts are left."""
         some = refused[: self.attempts]
         self.attempts -= len(some)
         occupants = self._occupants(queue, some)
         hopeless: set[tuple[Any, ...]] = set()
         for row in some.tolist():
-            # A row alike failed before it in the order: fewer rows may stop for this one.
+            # An equal row before it failed, and even fewer rows may be stopped for this one.
             if hopeless and self._alike(queue, row) in hopeless:
                 continue
             if self._make_room(queue, occupants, row):
@@ -525,15 +527,15 @@ class Seating:
                 hopeless.add(self._alike(queue, row))
 
     def _make_room(self, queue: RowQueue, occupants: Occupants, row: int) -> bool:
-        """Seat a row that found no room, if others can go elsewhere or make way for it."""
+        """Seat a row that found no room, if other rows can be moved or stopped for it."""
         movable = ((self._gpus.count > 0) & occupants.movable).nonzero()[0]
         may_go = victims(occupants.position, row, movable)
-        # A starved job goes before all that can be stopped, whatever `max_moves` says.
+        # A starved job ignores the limit `max_moves`.
         most = np.inf if queue.starved[row] else self.preemptions_left
         change = occupants.make_room(row, may_go, most)
         if change is None:
             return False
-        self._somebody_left()
+        self._gpus_were_left()
         gone = [*change.gpus, *change.out]
         self.spend(int(occupants.running[gone].sum()))
         occupants.running[gone] = 0
@@ -544,7 +546,7 @@ class Seating:
         return True
 
     def _occupants(self, queue: RowQueue, wanted: IntArray) -> Occupants:
-        """The rows that are seated, and which of them may leave their GPUs for those wanted."""
+        """The seated rows, and the rules about which of them may leave their GPUs for wanted rows."""
         rows = queue.rows
         running = np.where(self._staying, 1 + (rows.partner >= 0), 0)
         return Occupants(
@@ -561,7 +563,7 @@ class Seating:
         )
 
     def _refuse(self, rows: JobRows, refused: Sequence[RefusedRow]) -> None:
-        """Remember why the jobs of some rows have no GPUs; the first reason of a job counts."""
+        """Record why the jobs of some rows have no GPUs; the first reason of a job is kept."""
         some = [item.row for item in refused]
         both = zip(rows.job[some].tolist(), rows.partner[some].tolist(), strict=True)
         for jobs, item in zip(both, refused, strict=True):
@@ -570,7 +572,7 @@ class Seating:
                     self.refused.setdefault(job, item.reason)
 
     def _seat_longest_starved(self, queue: RowQueue, left: RowQueue, tried: BoolArray) -> RowQueue:
-        """Seat the job that has starved longest of those that can have room, if it has none yet."""
+        """Seat the job that has starved longest, of those that can have room, unless it is seated."""
         rows = queue.rows
         waits = queue.order[queue.starved[queue.order]]
         if not len(waits):
@@ -596,39 +598,39 @@ class Seating:
         return left
 
     def _alike(self, queue: RowQueue, row: int) -> tuple[Any, ...]:
-        """What room for a row depends on, beside its position: equal for rows that need the same."""
+        """A key that is equal for rows with the same needs, so that room for them depends only on their
+        position.
+        """
         rows = queue.rows
         configuration = int(self.classes.configuration[rows.column[row]])
         needs = needs_per_gpu(self.classes, rows.column[[row]])
-        # Reservations bar nodes to single jobs that cannot be preempted.
+        # The nodes that reservations bar depend on the single job, if it cannot be preempted.
         firm = either(rows, ~self.instance.jobs_table.preemptible, np.array([row]))
         job = int(rows.job[row]) if firm.any() else -1
         amounts = tuple(part.tobytes() for part in needs)
         return configuration, amounts, bool(queue.starved[row]), job, self._apart(rows, row)
 
-    # --- what has GPUs, and what may not have them ----------------------------------------
+    # --- occupied GPUs and barred nodes ---------------------------------------------------
 
     def _occupied(self, rows: JobRows) -> Occupied:
-        """All that has GPUs; the rows are those of the queue that is being seated."""
+        """All occupied GPUs; the rows are those of the present queue."""
         seated = self._gpus.with_gpus
         if not len(seated):
             return self._earlier
         if self._all_occupied is None or self._all_occupied[0] != self._gpus.changes:
-            mine = Occupied.of_numbers(self.classes, rows, seated, *self._gpus.gpus(seated))
-            self._all_occupied = self._gpus.changes, self._earlier.and_also(mine)
+            new = Occupied.of_numbers(self.classes, rows, seated, *self._gpus.gpus(seated))
+            self._all_occupied = self._gpus.changes, self._earlier.and_also(new)
         return self._all_occupied[1]
 
     def _apart(self, rows: JobRows, row: int) -> tuple[int, ...]:
         """Anti-affinity sets of a row's jobs."""
-        names = self.instance.jobs_table.names
-        mine = {names[job] for job in (int(rows.job[row]), int(rows.partner[row])) if job >= 0}
-        sets = [item["jobs"] for item in self.constraints if item.get("kind") == ANTI_AFFINITY]
-        return tuple(number for number, jobs in enumerate(sets) if mine.intersection(jobs))
+        jobs_of_row = (rows.job[row], rows.partner[row])
+        sets = enumerate(anti_affinity_sets(self.classes, self.constraints))
+        return tuple(number for number, jobs in sets if np.isin(jobs, jobs_of_row).any())
 
     def _barred_nodes(self, rows: JobRows, wanted: IntArray) -> list[Collection[str]] | None:
-        """Nodes on which each row must not start: it could not be stopped when they are reserved.
-
-        None where that is so for no row.
+        """Names of the nodes on which each row must not start: it could not be stopped before they are
+        reserved. None if no row has such nodes.
         """
         table = self.instance.jobs_table
         now = self.instance.now

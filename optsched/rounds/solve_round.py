@@ -8,14 +8,16 @@ A round goes through these stations, each in its file:
 3. `RoundRows.queue`: the rows that may run, in their order (`optsched.rounds.round_rows`; the rules
    are in `optsched.rounds.preemption`).
 4. `Seating.seat`: rows are selected (`optsched.rounds.selection`) and get GPUs
-   (`optsched.rounds.seating`); then others on what is left over (`optsched.rounds.idle`).
+   (`optsched.rounds.seating`); then jobs are put on the GPUs that stay idle
+   (`optsched.rounds.idle`).
 5. `seated_plan`: verdicts and reasons; `unplanned_round` where no round can be planned.
-6. `broken_rules`: the check of the plan, with nothing of what made it (`optsched.rounds.checking`).
+6. `broken_rules`: an independent check of the plan (`optsched.rounds.checking`).
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -77,22 +79,23 @@ def solve_round(
         A state; or the instance of a first round, or a file of either
         (`optsched.rounds.state.state_of`).
     policy : RoundPolicy or mapping, optional
-        In the place of the state's own.
+        Instead of the policy of the state.
     load : callable
         Solver class by name: the registry's, or that of a process which can be killed
         (`optsched.solvers.isolated.SolverProcess`).
     model : callable
-        The performance model of an instance (default: the one that it asks for).
+        Makes the performance model of an instance (default: the one that the instance names).
     recorded : Recorded, optional
-        What this round came to when it was planned before: no program is solved then.
+        Parts of the plan of this round that a journal has; no program is solved then.
     memory : Memory, optional
-        What is the same as in the round before is taken from it, and what is new put there.
+        Results of the last round, which are used again as far as they still hold, and are updated.
 
     Returns
     -------
     Plan
-        Also where no solver answers: ``plan.fallback`` says why, and the plan follows the last
-        allocation. Where the round cannot even be compiled, what runs runs on (``plan.stands``).
+        Also if no solver returns an allocation: ``plan.fallback`` is the reason, and the plan
+        follows the last allocation. If the round cannot even be compiled, running jobs keep running
+        and nothing starts (``plan.stands``).
 
     Raises
     ------
@@ -112,8 +115,8 @@ def solve_round(
         answer = _answered(state, view, load, model, recorded, memory)
         again = None if before is None else before.plan_again(state, view, answer)
         plan = _planned(state, view, answer) if again is None else again
-        # The check is independent of the code that made the plan. After a bug there, this round falls
-        # back, and no GPU is given twice. A plan that is given again has passed it.
+        # If a bug makes a plan that breaks a rule, this round falls back. A plan that is used again
+        # has passed the check before.
         broken = () if plan is again else broken_rules(view, plan.running, plan.setups)
         why = f"the plan broke a rule: {broken[0]}" if broken else None
         memory.keep(state, view, answer, plan)
@@ -121,7 +124,7 @@ def solve_round(
         raise
     except OptschedError as error:
         why = str(error)
-    except Exception as error:  # a plan is due even if a user's model or program fails
+    except Exception as error:  # every round needs a plan, even if a model or a program fails
         failure = error
         why = f"planning failed with {type(error).__name__}: {error}"
     if why is not None:
@@ -130,21 +133,24 @@ def solve_round(
     return replace(plan, timings={**plan.timings, "total": time.perf_counter() - started})
 
 
+NUMBERS = re.compile(r"\d+(?:[.,]\d+)*")
+"""Numbers in a cause. Causes that differ only in numbers, such as gaps or times, are one kind."""
+
+
 def _log_fallback(state: RoundState, plan: Plan, memory: Memory, failure: Exception | None) -> None:
-    """Log why a round falls back, and what its jobs do instead: once, until the cause is another."""
+    """Log why a round falls back and what its jobs do instead, if the last round had no such cause."""
     why, before = plan.fallback, memory.fallback
     memory.fallback = why
-    if why == before:
+    if (before and NUMBERS.sub("#", before)) == (why and NUMBERS.sub("#", why)):
         return
     if why is None:
         log.info("round %d is planned as usual again", state.round)
     elif plan.stands:
-        words = "round %d: %s; what runs runs on"
-        log.error(words, state.round, why, exc_info=failure)
+        log.error("round %d: %s; running jobs keep running", state.round, why, exc_info=failure)
     elif state.policy.ranking is not None:
         log.warning("round %d: %s", state.round, why)
     else:
-        log.warning("round %d: %s; jobs go by the last allocation", state.round, why)
+        log.warning("round %d: %s; jobs follow the last allocation", state.round, why)
 
 
 def _answered(
@@ -159,8 +165,7 @@ def _answered(
     made = model(view.instance)
     known = memory.answer(state, view, made)
     compiled = partial(memory.compiled, view.instance, made)
-    # A ranking keeps its rows from round to round, but orders them anew; an allocation that still
-    # holds is followed as it is.
+    # A known ranking keeps its rows, but orders them again. A known allocation is used as it is.
     if state.policy.ranking is not None:
         return rank(state, view, compiled, known)
     return allocate(state, view, load, compiled, recorded) if known is None else known
@@ -176,7 +181,7 @@ def _planned(state: RoundState, view: View, answer: Answer) -> Plan:
 
 
 def _seated(rows: RoundRows) -> Seating:
-    """Who runs: rows with a claim as they are due, then whoever gains on idle GPUs."""
+    """Seat rows with a claim in their order, then jobs that gain on idle GPUs."""
     view = rows.view
     answer = rows.answer
     queue, preemptions_left = rows.queue()
@@ -193,7 +198,7 @@ def _seated(rows: RoundRows) -> Seating:
     )
     left = seating.seat(queue, answer.strict)
     if rows.fills:
-        # These come second, so that they never take what a row with a claim could use.
+        # After all rows with a claim: idle GPUs are only those that no such row can use.
         IdleGpus(rows, seating, left).give()
     return seating
 
@@ -230,7 +235,7 @@ def seated_plan(
     jobs = len(view.must)
     ran = view.running.runs | before.jobs_of(before.runs)
     on = members(rows.job, rows.partner, jobs)
-    outside = view.must & ~on  # they run on as they did, in no row of the allocation
+    outside = view.must & ~on  # these keep running in no row of the allocation
     running, stays = _holdings(state, view, answer, seats, outside)
     verdict = verdicts(on | outside, stays, ran)
     running_on = before.key[before.runs_whole(outside)]
@@ -261,14 +266,14 @@ def verdicts(on: BoolArray, stays: BoolArray, ran: BoolArray) -> IntArray:
     """`Verdict` of each job, shape (jobs,).
 
     Evicted and preempted jobs have the same verdicts: PREEMPT if they stop, MOVE if they restart
-    elsewhere.
+    on other GPUs.
 
     Parameters
     ----------
     on, ran : BoolArray, shape (jobs,)
         Jobs that run in this round, and in the last one.
     stays : BoolArray, shape (jobs,)
-        Jobs that go on as they are, if they run.
+        Jobs that keep their GPUs and their configuration, if they run.
     """
     verdict = np.full(len(on), Verdict.HOLD, np.int64)
     verdict[ran] = Verdict.PREEMPT
@@ -285,13 +290,15 @@ def _holdings(
     seats: Seats,
     outside: BoolArray,
 ) -> tuple[RunningJobs, BoolArray]:
-    """What each running job holds and since when, and the jobs that go on as they are."""
+    """GPUs of each running job and since when it holds them; and a mask of the jobs that keep their
+    GPUs and their configuration.
+    """
     rows = seats.rows
     jobs = len(view.must)
     before = state.instance.jobs_table.places
     numbering = view.instance.cluster.numbering
     stays = jobs_of(rows, seats.stays, jobs) | view.must
-    # Each job that gets GPUs, and its row: first the jobs of all rows, then their partners.
+    # All jobs with GPUs, and the row of each: first the jobs of all rows, then their partners.
     on_gpus = np.flatnonzero(seats.count > 0)
     row = np.concatenate([on_gpus, on_gpus[rows.partner[on_gpus] >= 0]])
     job = rows.job[row]
@@ -301,7 +308,7 @@ def _holdings(
     setup = InPlace(view, answer.classes, state.ledger)
     alike = setup.same_setup(rows.job, rows.column)
     alike &= setup.same_setup(rows.partner, rows.column) | (rows.partner < 0)
-    # A job goes on where it is, though another one than before may be beside it.
+    # A job that keeps its GPUs and its setup is not restarted, even if its partner changes.
     seated_again = np.flatnonzero((held >= 0) & alike[row] & ~stays[job])
     same = seats.on_same_gpus(row[seated_again], before, held[seated_again], numbering)
     stays[job[seated_again[same]]] = True
@@ -316,16 +323,15 @@ def _holdings(
         np.full(int(new.sum()), state.now),
         numbers=(numbering, seats.gpus(row[new])),
     )
-    left = np.flatnonzero(outside)
-    own = before.among(jobs)[left]
-    since = before.since[own]
-    staying = before.take(own, left, np.where(np.isnan(since), state.now, since))
+    rowless = np.flatnonzero(outside)
+    held = before.among(jobs)[rowless]
+    since = before.since[held]
+    staying = before.take(held, rowless, np.where(np.isnan(since), state.now, since))
     return going.and_also(starting).and_also(staying), stays
 
 
 def _speed(state: RoundState, view: View, rows: JobRows) -> FloatArray:
-    """steps/s of each running job; one that runs on in no row keeps its last speed."""
-    # Jobs outside of all rows have no column with a rate: they keep the speed that they had.
+    """steps/s of each running job; a job in no row has no column with a rate and keeps its last speed."""
     speed = np.where(view.must, state.service.speed, 0.0)
     speed[rows.job] = rows.rate
     shared = rows.partner >= 0
@@ -343,11 +349,8 @@ def _reasons(
     seating: Seating,
     followed: Ledger,
 ) -> dict[int, str]:
-    """Reasons by job. Of a job with several reasons, the last one counts.
-
-    A job without one here is behind others in the order: `Plan.decision` says so.
-    """
-    # The order of the following lines is the order of importance, the last first.
+    """Reasons by job. For jobs without an entry `Plan.decision` makes the reason when it is asked for."""
+    # Later entries replace earlier ones: the most important reasons come last.
     moved = np.flatnonzero(verdict == Verdict.MOVE)
     waits = among(verdict, WAITS).tolist()
     reasons = {job: why for job, why in seating.refused.items() if waits[job]}
@@ -367,13 +370,13 @@ def _reasons(
 def _moves_that_pay(
     view: View, answer: Answer, verdict: IntArray, seating: Seating
 ) -> dict[int, str]:
-    """Moves to idle GPUs on which jobs end sooner."""
+    """Reasons of jobs that move to idle GPUs because they end sooner there."""
     saved = {**answer.moves, **seating.saved}
     reasons: dict[int, str] = {}
     if not saved:
         return reasons
     seated = seating.seats.rows
-    # A job that starts may have had slower GPUs within this round: it never ran there.
+    # A job that starts may have been seated twice in this round: that is no move.
     moved = (verdict[seated.job] == Verdict.MOVE).nonzero()[0]
     for job, column in zip(seated.job[moved].tolist(), seated.column[moved].tolist(), strict=True):
         seconds = saved.get((job, column))
@@ -385,13 +388,13 @@ def _moves_that_pay(
 
 
 def _not_admitted(answer: Answer, verdict: IntArray) -> dict[int, str]:
-    """Jobs that wait, and are not admitted with what they ask for."""
+    """Reasons of jobs that wait and are not admitted."""
     declined = {} if answer.admissions is None else answer.admissions.declined
     return {job: f"not admitted: {why}" for job, why in declined.items() if verdict[job] in WAITS}
 
 
 def _predecessors(view: View) -> dict[int, str]:
-    """Jobs that wait for others to be done."""
+    """Reasons of jobs whose predecessors are not complete."""
     table = view.instance.jobs_table
     reasons = {}
     for job in np.flatnonzero(view.awaits).tolist():
@@ -405,10 +408,10 @@ def _predecessors(view: View) -> dict[int, str]:
 
 
 def unplanned_round(state: RoundState, view: View, why: str) -> Plan:
-    """Running jobs run on where they may; no job starts. Nothing can fail here.
+    """The plan if no round can be planned: running jobs keep running, and no job starts.
 
-    Jobs leave nodes that take no more work, unless they cannot be preempted, and jobs that are done
-    stop. The ledger goes on with the allocation that was in force.
+    Jobs leave nodes that take no more work, unless they cannot be preempted, and jobs without steps
+    left stop. The ledger keeps the last allocation. This function uses no code that may have failed.
 
     Parameters
     ----------
@@ -429,7 +432,7 @@ def unplanned_round(state: RoundState, view: View, why: str) -> Plan:
         round=state.round,
         instance=state.instance,
         verdict=verdicts(on, on, ran),
-        running={job: own for job, own in sorted(held.items()) if on[job]},
+        running={job: place for job, place in sorted(held.items()) if on[job]},
         speed=np.where(on, state.service.speed, 0.0),
         reasons=reasons,
         ledger=ledger.running(ledger.runs_whole(on)),

@@ -1,8 +1,8 @@
 """The state of a round: everything that the next plan depends on, as one value.
 
-A document of the format ``optsched-round/1`` holds an instance and what else a round needs. Only
-the instance is required: without the rest it is the state before a first round. All parts refer to
-jobs by name, so a user may add jobs to the instance of such a document, or remove some.
+A document of the format ``optsched-round/1`` has an instance and the records of earlier rounds. Only
+the instance is required: alone it is the state before a first round. All parts refer to jobs by name,
+so a user may add jobs to the instance of such a document, or remove jobs.
 """
 
 from __future__ import annotations
@@ -156,11 +156,8 @@ BLOCKS = ("columns", "rows")
 
 
 def basis_parts(warm: WarmStart) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-    """A basis as a JSON object, with the names of its blocks and its prices, and arrays."""
-    blocks = {
-        "columns": warm.columns,
-        "rows": warm.rows,
-    }
+    """A basis as a JSON object, which has the names of its blocks and its prices, and arrays."""
+    blocks = {"columns": warm.columns, "rows": warm.rows}
     header = {kind: list(found) for kind, found in blocks.items()}
     arrays = {"of_job": warm.of_job, "column": warm.column}
     for kind, found in blocks.items():
@@ -169,7 +166,7 @@ def basis_parts(warm: WarmStart) -> tuple[dict[str, Any], dict[str, AnyArray]]:
 
 
 def basis_of(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> WarmStart:
-    """The basis that `basis_parts` took apart."""
+    """The basis of which `basis_parts` made these parts."""
     columns, rows = (
         {name: arrays[f"{kind}.{number}"] for number, name in enumerate(header[kind])}
         for kind in BLOCKS
@@ -179,8 +176,8 @@ def basis_of(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> WarmS
 
 
 def basis_text(warm: WarmStart, names: Sequence[str]) -> str:
-    """A basis, of which jobs are known by these names, as text."""
-    # A basis without prices is written as it was before there were any.
+    """A basis as text; its jobs have these names."""
+    # A basis without prices has the format of versions that had no prices.
     header, arrays = basis_parts(warm)
     if not warm.prices:
         del header["prices"]
@@ -189,7 +186,7 @@ def basis_text(warm: WarmStart, names: Sequence[str]) -> str:
 
 
 def read_basis(text: str, row: Mapping[str, int]) -> WarmStart:
-    """The basis of a text, for jobs in these rows; jobs that it does not know are in no class.
+    """The basis of a text, for jobs in these rows; jobs that it does not have are in no class.
 
     Raises
     ------
@@ -202,12 +199,12 @@ def read_basis(text: str, row: Mapping[str, int]) -> WarmStart:
         arrays = unzip_arrays(file, {"of_job", "column", *blocks})
         for name, array in arrays.items():
             _check_whole(array, 2 if name == "column" else 1)
-        mine = np.full(len(row), -1, np.int64)
-        for name, found in zip(header["jobs"], arrays["of_job"].tolist(), strict=True):
+        of_job = np.full(len(row), -1, np.int64)
+        for name, class_ in zip(header["jobs"], arrays["of_job"].tolist(), strict=True):
             if name in row:
-                mine[row[name]] = found
+                of_job[row[name]] = class_
         prices = {str(name): _price(value) for name, value in header.get("prices", {}).items()}
-        return replace(basis_of(header, arrays), of_job=mine, prices=prices)
+        return replace(basis_of(header, arrays), of_job=of_job, prices=prices)
     except (ValueError, LookupError, TypeError, AttributeError, binascii.Error):
         raise InvalidInput(
             "basis",
@@ -246,27 +243,27 @@ class Reservation:
 
 @dataclass(frozen=True, repr=False)
 class RoundState(DisplayedTable):
-    """What a round is decided from.
+    """Everything that a plan depends on.
 
     Attributes
     ----------
     instance : Instance
-        The jobs, what runs where (``running``), the nodes and their states, the clock and the
+        The jobs, the GPUs of running jobs (``running``), the nodes and their states, the time and the
         length of a round.
     policy : RoundPolicy
     round : int
-        Of the coming round.
+        Number of the coming round.
     ledger : Ledger
-        The allocation in force, with what is owed.
+        The allocation in force, with the time owed.
     service : Service
-        What each job has had.
+        Running time, GPU time and starts of each job.
     warm : WarmStart, optional
-        The basis that the last program ended in.
+        The basis in which the last program ended.
     reservations : tuple of Reservation
     graces : tuple of Grace
-        GPUs that jobs which were stopped still hold; some may have ended.
+        GPUs that stopped jobs still hold; some may have ended.
     moves : tuple of PastMoves
-        Of the last hour, where the policy bounds them.
+        Those of the last hour, if the policy limits them.
     """
 
     instance: Instance
@@ -286,8 +283,7 @@ class RoundState(DisplayedTable):
         policy: RoundPolicy | Mapping[str, Any] | None = None,
         reservations: Sequence[Reservation] = (),
     ) -> RoundState:
-        """The state before the first round:
-        nobody is owed anything, and what runs has just begun to.
+        """The state before the first round: all deficits are 0, and running jobs have just started.
 
         Parameters
         ----------
@@ -295,7 +291,7 @@ class RoundState(DisplayedTable):
         policy : RoundPolicy or mapping, optional
             Default: max-min fairness.
         reservations : sequence of Reservation
-            Nodes that are promised to somebody else for some time.
+            Nodes that are reserved for other use for some time.
 
         Returns
         -------
@@ -317,8 +313,7 @@ class RoundState(DisplayedTable):
     def from_document(cls, document: Mapping[str, Any]) -> RoundState:
         """Read a state from its document, ``optsched-round/1``.
 
-        What it says of jobs that the instance does not have any more is left out, as after they are
-        complete.
+        Records of jobs that are not in the instance are left out.
 
         Parameters
         ----------
@@ -333,12 +328,32 @@ class RoundState(DisplayedTable):
         InvalidInput
             Naming the field, what was found and what was expected.
         """
-        return _read_document(document)
+        if isinstance(document, Mapping) and document.get("format", FORMAT) != FORMAT:
+            raise InvalidInput("format", show(document["format"]), f'"{FORMAT}"')
+        given = dict(document)
+        if "policy" in given:
+            given["policy"] = as_stored(given["policy"])
+        checked = validate(RoundDocument, given)
+        with inside("instance"):
+            instance = Instance.from_document(checked.instance)
+        row_of = {name: row for row, name in enumerate(instance.jobs_table.names.written())}
+        carried, service = _read_service(checked, instance, row_of)
+        state = cls(
+            instance=instance,
+            policy=checked.policy,
+            round=checked.round,
+            ledger=_read_ledger(checked, instance, row_of, carried),
+            service=service,
+            warm=None if checked.basis is None else read_basis(checked.basis, row_of),
+            reservations=_read_reservations(checked, instance.cluster),
+            graces=tuple(Grace(item.gpus, item.until) for item in checked.graces),
+            moves=tuple(PastMoves(item.at, item.jobs) for item in checked.moves),
+        )
+        # Users edit the instance of a document between rounds: it is right where the ledger differs.
+        return state.stopped(_no_longer_running(state))
 
     def to_document(self) -> dict[str, Any]:
-        """The state as a document that `from_document` reads back
-        to an equal state: its plan is the same.
-        """
+        """The state as a document; `from_document` reads an equal state from it, with the same plan."""
         names = self.instance.jobs_table.names.written()
         return {
             "format": FORMAT,
@@ -362,23 +377,23 @@ class RoundState(DisplayedTable):
 
     @property
     def now(self) -> float:
-        """Seconds on the clock of the instance."""
+        """The time of the instance, seconds."""
         return self.instance.now
 
     @property
     def until(self) -> float:
-        """The end of the coming round."""
+        """The end of the coming round, seconds."""
         return self.instance.now + self.instance.round
 
     @cached_property
     def stops(self) -> Stops:
-        """What it costs to stop jobs now, and who may not be stopped."""
+        """The cost of stopping jobs now, and the jobs that must not be stopped."""
         return Stops(self.instance, self.policy, self.service, self.graces)
 
     @property
     def most_moves(self) -> int | None:
-        """Running jobs that the coming plan may preempt or move to follow its allocation;
-        None: any number.
+        """Most running jobs that the coming plan may preempt or move to follow its allocation; None:
+        any number.
         """
         limits = [] if self.policy.max_moves is None else [self.policy.max_moves]
         if self.policy.moves_per_hour is not None:
@@ -389,16 +404,16 @@ class RoundState(DisplayedTable):
 
     @property
     def moves_of_hour(self) -> tuple[PastMoves, ...]:
-        """Those of the last hour."""
+        """The moves of the last hour."""
         return tuple(item for item in self.moves if item.at > self.now - HOUR)
 
     def moves_after(self, stopped: BoolArray) -> tuple[PastMoves, ...]:
-        """Those to keep after a plan.
+        """The moves to keep after a plan.
 
         Parameters
         ----------
         stopped : BoolArray, shape (jobs,)
-            Jobs that it preempts or moves.
+            Jobs that the plan preempts or moves.
 
         Returns
         -------
@@ -416,12 +431,12 @@ class RoundState(DisplayedTable):
         return np.inf if rounds is None else rounds * self.instance.round
 
     def stopped(self, jobs: BoolArray) -> RoundState:
-        """The state after some jobs stopped running, whatever stopped them.
+        """The state after some jobs stopped running, for any reason.
 
         Parameters
         ----------
         jobs : BoolArray, shape (jobs,)
-            Which jobs.
+            Mask of these jobs.
 
         Returns
         -------
@@ -431,7 +446,7 @@ class RoundState(DisplayedTable):
             return self
         table = self.instance.jobs_table
         places = table.places
-        # Three places know who runs: the job table, the ledger and the service.
+        # Running jobs are recorded in three places: the job table, the ledger and the service.
         stay = np.flatnonzero(~jobs[places.job])
         running = places.take(stay, places.job[stay])
         return replace(
@@ -444,10 +459,9 @@ class RoundState(DisplayedTable):
     def under(self, policy: RoundPolicy) -> RoundState:
         """The state under another policy, which decides the coming round.
 
-        What runs, what each job has had and the reservations stay. If the formulation or ranking is
-        another one, the basis of the last program goes, and so does what only the last one
-        counted: isolated time, and what a ranking had renewed. From formulation to formulation
-        jobs are owed what they were.
+        Running jobs, service and reservations do not change. With another formulation or ranking,
+        the basis of the last program is dropped, and so are values that only the last one used:
+        isolated time, and renewals by a ranking. Deficits are kept from formulation to formulation.
 
         Parameters
         ----------
@@ -460,8 +474,8 @@ class RoundState(DisplayedTable):
         before = self.policy
         if (before.formulation, before.ranking) == (policy.formulation, policy.ranking):
             return replace(self, policy=policy)
-        # A ranking owes nobody any time, yet what ran under it has received some: carried over to
-        # a formulation, that would starve whoever ran most often.
+        # Under a ranking rows receive time, but none is owed. Carried over to a formulation, that
+        # would starve the jobs that ran most often.
         owes = before.ranking is None and policy.ranking is None
         return replace(
             self,
@@ -472,7 +486,7 @@ class RoundState(DisplayedTable):
         )
 
     def most_ahead(self) -> FloatArray:
-        """How far each row of the ledger may be ahead of what it is owed.
+        """The most time by which each row of the ledger may be ahead of its claim.
 
         Returns
         -------
@@ -483,7 +497,7 @@ class RoundState(DisplayedTable):
         every = checkpoint_interval(self.instance.jobs_table.checkpoint_interval, self.policy)
         pool, gpus = rows.key[:, 2 + POOL], rows.key[:, 2 + GPUS]
 
-        def most(job: IntArray) -> FloatArray:  # that a stop of the row's job ever costs
+        def most(job: IntArray) -> FloatArray:  # upper bound on the cost of stopping the job
             return self.stops.restart(job, pool, gpus) + every[job] + self.policy.grace_time
 
         cost = most(rows.job)
@@ -501,10 +515,10 @@ class RoundState(DisplayedTable):
         )
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The jobs: where each runs now, and what it has had.
+        """One row per job: its GPUs now, and its service so far.
 
-        ``fraction`` is its part of the time in the allocation in force, ``owed`` the rounds that it
-        is behind; times are seconds.
+        ``fraction`` is its fraction of the time in the allocation in force, ``owed`` its deficit in
+        rounds; times are seconds.
         """
         table = self.instance.jobs_table
         pools = self.instance.cluster.pools
@@ -528,8 +542,8 @@ class RoundState(DisplayedTable):
 
 
 StateSource = RoundState | Instance | Mapping[str, Any] | str | Path
-"""A state, or the instance of a first round:
-as it is, as a document, or what `optsched.load` takes.
+"""A state, or the instance of a first round: the object, its document, or an argument of
+`optsched.load`.
 """
 
 
@@ -541,10 +555,10 @@ def state_of(
     Parameters
     ----------
     source : RoundState, Instance, mapping, str or Path
-        A state; or an instance, of which this is the first round. Files and documents say which of
-        the two they are by their ``format``.
+        A state; or an instance, for which it is the first round. Files and documents are told apart
+        by their ``format``.
     policy : RoundPolicy or mapping, optional
-        In the place of the state's own.
+        Instead of the policy of the state.
 
     Raises
     ------
@@ -569,7 +583,7 @@ def state_of(
 
 
 def _state_or_instance(document: Any) -> RoundState | Instance:
-    """An instance, unless the document says that it is the state of a round."""
+    """A state if the format of the document is that of a state, else an instance."""
     named = document.get("format", "") if isinstance(document, Mapping) else ""
     if str(named).startswith("optsched-round"):
         return RoundState.from_document(document)
@@ -582,7 +596,7 @@ def cluster_in_round(
     now: float,
     until: float,
 ) -> Cluster:
-    """The cluster with the nodes that are reserved for some of this time marked as such."""
+    """The cluster in which nodes with a reservation between ``now`` and ``until`` are reserved."""
     names = {
         name
         for item in reservations
@@ -601,7 +615,7 @@ def cluster_in_round(
         rows = numbering.row[nodes[numbering.pool[nodes] == number]]
         if len(rows):
             state = pool.node_state.copy()
-            # A node that is down or drains stays so: a reservation never brings it back.
+            # A node that is down or drains keeps that state.
             state[rows[state[rows] == UP]] = RESERVED
             pool = replace(pool, node_state=state)
         pools.append(pool)
@@ -612,19 +626,18 @@ def cluster_in_round(
 
 
 def _service_rows(state: RoundState) -> list[dict[str, Any]]:
-    """One object per job; times that do not exist (infinity) are null."""
+    """One object per job; infinite times are null, because JSON has no infinity."""
     columns = {item.name: getattr(state.service, item.name) for item in fields(Service)}
     columns["owed"] = state.ledger.carried
-    standing = columns.pop("standing").tolist()
+    standings = columns.pop("standing").tolist()
     values = [
-        # JSON has no infinity.
         [value if np.isfinite(value) else None for value in column.tolist()]
         for column in columns.values()
     ]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
-    for row, own in zip(rows, standing, strict=True):
-        if own != Standing.NONE:
-            row["standing"] = Standing(own).name.lower()
+    for row, standing in zip(rows, standings, strict=True):
+        if standing != Standing.NONE:
+            row["standing"] = Standing(standing).name.lower()
     return rows
 
 
@@ -632,83 +645,58 @@ def _ledger_rows(state: RoundState) -> list[dict[str, Any]]:
     names = state.instance.jobs_table.names
     pools = state.instance.cluster.pools
     ledger = state.ledger
-    # Keys are whole numbers; the share is among them by the bits of its float.
-    share = np.ascontiguousarray(ledger.key[:, 8]).view(np.float64).tolist()
+    # A key has the bits of the share as a whole number.
+    shares = np.ascontiguousarray(ledger.key[:, 8]).view(np.float64).tolist()
+    amounts = {
+        name: getattr(ledger, name).tolist() for name in ("fraction", "owed", "received", "runs")
+    }
     rows = []
-    for at, key in enumerate(ledger.key.tolist()):
+    for place, (key, share) in enumerate(zip(ledger.key.tolist(), shares, strict=True)):
         job, partner, pool, gpus, nodes, option, workers, servers, _ = key
         row: dict[str, Any] = {}
         if partner < 0:
             row["job"] = names[job]
         else:
             row["jobs"] = [names[job], names[partner]]
-        row |= {
-            "pool": None if pool < 0 else pools[pool].name,
-            "gpus": gpus,
-            "nodes": nodes,
-        }
+        row |= {"pool": None if pool < 0 else pools[pool].name, "gpus": gpus, "nodes": nodes}
         if option >= 0:
             row["option"] = option
         if workers or servers:
             row |= {"workers": workers, "servers": servers}
-        if share[at] != 1.0:
-            row["share"] = share[at]
-        for name in ("fraction", "owed", "received", "runs"):
-            row[name] = getattr(ledger, name)[at].item()
-        rows.append(row)
+        if share != 1.0:
+            row["share"] = share
+        rows.append(row | {name: values[place] for name, values in amounts.items()})
     return rows
 
 
 # --- documents: reading -----------------------------------------------------------------------
 
 
-def _read_document(document: Mapping[str, Any]) -> RoundState:
-    if isinstance(document, Mapping) and document.get("format", FORMAT) != FORMAT:
-        raise InvalidInput("format", show(document["format"]), f'"{FORMAT}"')
-    given = dict(document)
-    if "policy" in given:
-        given["policy"] = as_stored(given["policy"])
-    checked = validate(RoundDocument, given)
-    with inside("instance"):
-        instance = Instance.from_document(checked.instance)
-    row_of = {name: row for row, name in enumerate(instance.jobs_table.names.written())}
-    carried, service = _read_service(checked, instance, row_of)
-    state = RoundState(
-        instance=instance,
-        policy=checked.policy,
-        round=checked.round,
-        ledger=_read_ledger(checked, instance, row_of, carried),
-        service=service,
-        warm=None if checked.basis is None else read_basis(checked.basis, row_of),
-        reservations=_read_reservations(checked, instance),
-        graces=tuple(Grace(item.gpus, item.until) for item in checked.graces),
-        moves=tuple(PastMoves(item.at, item.jobs) for item in checked.moves),
-    )
-    # The instance is what the caller edits between rounds: it wins over the ledger.
-    return state.stopped(_no_longer_running(state))
+def checked_reservation(reservation: Reservation, cluster: Cluster, path: str = "") -> Reservation:
+    """Return a reservation; raise `InvalidInput` if it ends before it starts or names no node."""
+    start, end = reservation.start, reservation.end
+    if not end > start:
+        raise InvalidInput(f"{path}end", show(end), f"a time after the start ({start:g})")
+    for place, node in enumerate(reservation.nodes):
+        if cluster.find_node(node)[0] < 0:
+            raise InvalidInput(f"{path}nodes[{place}]", show(node), "the name of a node")
+    return reservation
 
 
-def _read_reservations(document: RoundDocument, instance: Instance) -> tuple[Reservation, ...]:
-    for number, item in enumerate(document.reservations):
-        path = f"reservations[{number}]"
-        if not item.end > item.start:
-            raise InvalidInput(
-                f"{path}.end",
-                show(item.end),
-                f"a time after the start ({item.start:g})",
-            )
-        for at, node in enumerate(item.nodes):
-            if instance.cluster.find_node(node)[0] < 0:
-                raise InvalidInput(f"{path}.nodes[{at}]", show(node), "the name of a node")
-    return tuple(
+def _read_reservations(document: RoundDocument, cluster: Cluster) -> tuple[Reservation, ...]:
+    found = (
         Reservation(item.nodes, item.start, item.end, item.name) for item in document.reservations
+    )
+    return tuple(
+        checked_reservation(item, cluster, f"reservations[{number}].")
+        for number, item in enumerate(found)
     )
 
 
 def _read_service(
     document: RoundDocument, instance: Instance, row_of: Mapping[str, int]
 ) -> tuple[FloatArray, Service]:
-    """What each job is owed beside its rows, and its service; jobs that have left are skipped."""
+    """Carried time and service of each job; jobs that have left are skipped."""
     table = instance.jobs_table
     runs = mask_of(list(table.running), len(table))
     new = Service.new(table.arrival, runs, instance.now)
@@ -722,7 +710,7 @@ def _read_service(
             if key == "standing":
                 value = Standing.NONE if value is None else Standing[value.upper()]
             columns[key][row_of[name]] = np.inf if value is None else value
-    # Who runs is said by the instance, and that wins over the document.
+    # The instance decides which jobs run.
     columns["waiting_since"][runs] = np.inf
     return columns.pop("owed"), Service(**columns)
 
@@ -735,8 +723,8 @@ def _read_ledger(
 ) -> Ledger:
     """The ledger.
 
-    Of a row that names a job which has left, only what is owed to the other job is kept: such jobs
-    first get numbers behind all others, and then leave the ledger as any job does.
+    Of a row with a job that has left, only the time owed to the other job is kept: jobs that have
+    left first get numbers behind all other jobs, and are then removed like any other job.
     """
     rows = document.ledger
     named = [name for item in rows for name in _jobs_of(item)]
@@ -759,15 +747,7 @@ def _read_ledger(
         pool = -1 if item.pool is None else pools[item.pool]
         option = -1 if item.option is None else item.option
         size = (pool, item.gpus, item.nodes)
-        key[at] = (
-            job,
-            partner,
-            *size,
-            option,
-            item.workers,
-            item.servers,
-            share[at],
-        )
+        key[at] = (job, partner, *size, option, item.workers, item.servers, share[at])
     ledger = Ledger(
         key,
         np.array([item.fraction for item in rows], np.float64),
@@ -785,7 +765,7 @@ def _jobs_of(row: LedgerRow) -> tuple[str, ...]:
 
 
 def _no_longer_running(state: RoundState) -> BoolArray:
-    """Jobs that ran on GPUs, as the ledger says, but run on none, as the instance says."""
+    """Mask of the jobs that run on GPUs in the ledger, but not in the instance."""
     ledger = state.ledger
     ran = ledger.jobs_of(ledger.runs & (ledger.key[:, 3] > 0))
     ran[list(state.instance.jobs_table.running)] = False

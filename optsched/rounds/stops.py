@@ -1,12 +1,12 @@
-"""What it costs to stop jobs and to start them again, and when they have their GPUs to themselves.
+"""The cost of stopping jobs and starting them again, and the times at which their GPUs are free.
 
-Code that decides whether a job is stopped or moved asks here, and so does the code that carries a
-plan out. A job that a plan stops or moves at a time t
+The code that decides about stops and moves uses this module, and so does the code that applies a
+plan. A job that a plan stops or moves at a time t
 
 - loses the work that it did since its last checkpoint (`Stops.work_lost`);
 - keeps its GPUs for the grace time g of the policy, in which it saves its state and makes no
-  progress. The same plan may give these GPUs to others, who begin on them at t + g;
-- restores its state when it starts again, which takes as long as its workload states for that place
+  progress. The same plan may give these GPUs to other jobs, which begin at t + g;
+- restores its state when it starts again. The workload states how long this takes on each pool
   (`optsched.instance.restart`).
 """
 
@@ -29,12 +29,12 @@ from optsched.rounds.ledger import Service
 from optsched.rounds.policy import RoundPolicy
 
 EARLY = 1e-9
-"""Part of a checkpoint interval by which clocks may be off."""
+"""Tolerance for clocks, as a part of a checkpoint interval."""
 
 
 @dataclass(frozen=True)
 class Grace:
-    """GPUs of jobs that were stopped, which these hold until a time (seconds)."""
+    """GPUs that stopped jobs still hold until a time (seconds)."""
 
     gpus: tuple[str, ...]
     until: float
@@ -42,7 +42,7 @@ class Grace:
 
 @dataclass(frozen=True)
 class PastMoves:
-    """How many running jobs a plan preempted or moved at a time (seconds)."""
+    """The number of running jobs that a plan preempted or moved at a time (seconds)."""
 
     at: float
     jobs: int
@@ -50,16 +50,15 @@ class PastMoves:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stops(Displayed):
-    """What it costs to stop jobs now, and who may not be stopped.
+    """The cost of stopping jobs now, and the jobs that must not be stopped.
 
     Attributes
     ----------
     instance : Instance
     policy : RoundPolicy
     service : Service
-        What each job has had.
     graces : tuple of Grace
-        Of jobs that were stopped before.
+        GPUs of jobs that earlier plans stopped.
     """
 
     instance: Instance
@@ -73,30 +72,29 @@ class Stops(Displayed):
 
     @cached_property
     def preemptible(self) -> BoolArray:
-        """Jobs that may be stopped now; shape (jobs,).
-
-        A job that was put on its GPUs less than its exempt time ago may not.
+        """Mask of the jobs that may be stopped now: preemptible, and not within their exempt time;
+        shape (jobs,).
         """
         exempt = exempt_left(self.instance, self.policy.exempt_time) > 0
         return self.instance.jobs_table.preemptible & ~exempt
 
-    # --- what a stop costs ----------------------------------------------------------------
+    # --- the cost of a stop ---------------------------------------------------------------
 
     @cached_property
     def work_lost(self) -> FloatArray:
         """Seconds of work that each job loses if it is stopped now; shape (jobs,).
 
-        It is what the job did since its last checkpoint. Checkpoints come every
-        `checkpoint_interval` seconds of running, the first one so long after the job began to make
-        progress. A job without an interval saves its state when it is stopped.
+        This is the work since its last checkpoint. A job writes a checkpoint every
+        `checkpoint_interval` seconds after it began to make progress. A job without an interval
+        saves its state when it is stopped and loses nothing.
         """
         table = self.instance.jobs_table
         places = table.places
         lost = np.zeros(len(table))
-        own = checkpoint_interval(table.checkpoint_interval, self.policy)[places.job]
-        writes = own > 0
+        interval = checkpoint_interval(table.checkpoint_interval, self.policy)[places.job]
+        writes = interval > 0
         job = places.job[writes]
-        every = own[writes]
+        every = interval[writes]
         began = np.fmax(places.since[writes], self.service.resumes[job])
         now = self.instance.now
         ran = np.maximum(now - np.where(np.isnan(began), now, began), 0.0)
@@ -105,16 +103,16 @@ class Stops(Displayed):
 
     @cached_property
     def before_restart(self) -> FloatArray:
-        """Seconds that each job loses if it is stopped now, before it starts again; shape (jobs,)."""
+        """Seconds that a stop costs each job before it can start again; shape (jobs,)."""
         grace = np.zeros(len(self.work_lost))
         grace[self.instance.jobs_table.places.job] = self.policy.grace_time
         return self.work_lost + grace
 
     @cached_property
     def cost(self) -> FloatArray:
-        """Seconds that it costs to stop each job and start it where it runs; shape (jobs,).
+        """Seconds that it costs to stop each job and start it again on its GPUs; shape (jobs,).
 
-        For jobs that wait: what their first GPUs cost, whatever these are.
+        For waiting jobs it is the restart cost that the job itself states.
         """
         places = self.instance.jobs_table.places
         restart = self.instance.jobs_table.restart_cost.copy()
@@ -126,7 +124,7 @@ class Stops(Displayed):
         return restart_costs(self.instance, job, pool, gpus)
 
     def costless(self, job: IntArray, pool: IntArray, gpus: IntArray) -> BoolArray:
-        """Whether jobs may be stopped there at any moment and lose nothing but what they did there."""
+        """Whether jobs may be stopped there at any time without any cost but their work there."""
         table = self.instance.jobs_table
         exempt = np.maximum(table.exempt_time[job], self.policy.exempt_time) > 0
         leaves = table.preemptible[job] & ~exempt & (self.policy.grace_time == 0)
@@ -134,19 +132,21 @@ class Stops(Displayed):
 
     @property
     def restarts(self) -> Restarts:
-        """What formulations know of them."""
+        """The restart data that formulations use."""
         held = held_for(self.instance, self.policy.exempt_time)
         return Restarts(self.service.starts > 0, self._restoring, held)
 
     @cached_property
     def _restoring(self) -> FloatArray:
-        """Seconds until each job has restored its state; 0 for one that has; shape (jobs,)."""
+        """Seconds until each job has restored its state; shape (jobs,)."""
         return np.maximum(self.service.resumes - self.instance.now, 0.0)
 
     def delays(
         self, job: IntArray, pool: IntArray, gpus: IntArray, continues: BoolArray
     ) -> FloatArray:
-        """Seconds until jobs make progress there: what is left of a restart where they go on."""
+        """Seconds until jobs make progress there: the rest of a restart where they continue, else a
+        whole restart.
+        """
         again = self.before_restart[job] + self.restart(job, pool, gpus)
         # A job that never ran has no state to restore.
         again = np.where(self.service.starts[job] > 0, again, 0.0)
@@ -155,7 +155,7 @@ class Stops(Displayed):
     # --- when GPUs are free ---------------------------------------------------------------
 
     def graces_after(self, stopped: BoolArray) -> tuple[Grace, ...]:
-        """Those that still last, with those of the jobs (a mask) that a plan stops now."""
+        """The graces that have not ended, and those of the jobs (a mask) that a plan stops now."""
         now = self.instance.now
         lasting = tuple(grace for grace in self.graces if grace.until > now)
         places = self.instance.jobs_table.places
@@ -166,14 +166,14 @@ class Stops(Displayed):
         return (*lasting, Grace(gpus, now + self.policy.grace_time))
 
     def begins(self, running: RunningJobs, stopped: BoolArray) -> FloatArray:
-        """When jobs that a plan starts have their GPUs to themselves, seconds; shape (jobs,).
+        """When the GPUs of jobs that a plan starts are free, seconds; shape (jobs,).
 
         Parameters
         ----------
         running : RunningJobs
-            What runs by the plan.
+            The jobs that run by the plan.
         stopped : BoolArray, shape (jobs,)
-            Jobs that it stops or moves.
+            Jobs that the plan stops or moves.
         """
         now = self.instance.now
         begins = np.full(len(stopped), now)
@@ -181,25 +181,25 @@ class Stops(Displayed):
         if not graces:
             return begins
         numbering = self.instance.cluster.numbering
-        # The last entry is for GPUs that are gone: their number is -1.
+        # The last entry is for GPUs that were removed: their number is -1.
         free = np.full(numbering.gpus + 1, now)
         for grace in graces:
             gpu = numbering.numbers(grace.gpus)
             free[gpu] = np.maximum(free[gpu], grace.until)
         owner = running.job[running.owner]
         np.maximum.at(begins, owner, free[running.numbers(numbering)])
-        # Who moves to other GPUs saves its state first.
+        # A job that moves saves its state first.
         begins[stopped] = np.maximum(begins[stopped], now + self.policy.grace_time)
         return begins
 
 
-def checkpoint_interval(own: FloatArray, policy: RoundPolicy) -> FloatArray:
-    """Seconds between two checkpoints of each job: its own, else those of the policy."""
-    return np.where(own > 0, own, policy.checkpoint_interval)
+def checkpoint_interval(of_job: FloatArray, policy: RoundPolicy) -> FloatArray:
+    """Seconds between two checkpoints of each job: the job's value if it states one, else the policy's."""
+    return np.where(of_job > 0, of_job, policy.checkpoint_interval)
 
 
 def stops_document(graces: Sequence[Grace], moves: Sequence[PastMoves]) -> dict[str, object]:
-    """What the document of a state has of jobs that were stopped: nothing, where there are none."""
+    """The keys ``graces`` and ``moves`` of the document of a state; empty lists are left out."""
     gpus = [{"gpus": list(grace.gpus), "until": grace.until} for grace in graces]
     counts = [asdict(item) for item in moves]
     return ({"graces": gpus} if gpus else {}) | ({"moves": counts} if counts else {})

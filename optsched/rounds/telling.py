@@ -1,4 +1,4 @@
-"""Events and plans in the log: a line of words for people, a line of JSON for machines."""
+"""Events and plans in the log: one line of text each for people, or of JSON for programs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from optsched.instance.reading import listed
 from optsched.rounds.policy import RoundPolicy
 
 log = logging.getLogger("optsched.rounds")
-"""An entry at INFO for each event that is accepted and each plan that is followed;
-``record`` is what a journal has.
-"""
+"""An entry at INFO for each accepted event and each applied plan, with the journal's ``record``."""
 
 
 def listening() -> bool:
@@ -28,8 +26,8 @@ def log_record(record: Mapping[str, Any]) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """Log lines as JSON objects:
-    ``time`` (s since 1970), ``level``, ``message``, and the keys of events and plans.
+    """Log lines as JSON objects: ``time`` (s since 1970), ``level``, ``message``, and the keys of events
+    and plans.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -45,19 +43,17 @@ class JsonLines(logging.Formatter):
 
 
 def words(record: Mapping[str, Any]) -> str:
-    """What a record of a journal says, in one line."""
+    """A record of a journal as one line of text."""
     kind = record.get("event")
-    if kind == "plan":
-        return plan_words(record)
-    if kind == "submit":
-        return f"submit {_jobs([str(job.get('id')) for job in record['jobs']])}"
-    if kind == "observe":
-        return f"observe {_jobs(list(record['jobs']))}"
-    if kind in ("complete", "cancel", "stopped"):
-        return f"{kind} {_jobs(list(record['jobs']))}"
-    if kind in WORDS:
-        return WORDS[kind](record)
-    return str(kind)
+    return WORDS[kind](record) if kind in WORDS else str(kind)
+
+
+def _submit(record: Mapping[str, Any]) -> str:
+    return f"submit {_jobs([str(job.get('id')) for job in record['jobs']])}"
+
+
+def _of_jobs(record: Mapping[str, Any]) -> str:
+    return f"{record['event']} {_jobs(list(record['jobs']))}"
 
 
 def _nodes(record: Mapping[str, Any]) -> str:
@@ -100,7 +96,7 @@ def _constraints(record: Mapping[str, Any]) -> str:
 
 
 def _named(record: Mapping[str, Any]) -> str:
-    """Tenants or workloads that are defined, and those that are removed."""
+    """Tenants or workloads that are added or changed, and those that are removed."""
     kind = record["event"]
     names = [item["name"] for item in record[kind]] if kind == "tenants" else list(record[kind])
     parts = [listed(names)] if names else []
@@ -108,7 +104,16 @@ def _named(record: Mapping[str, Any]) -> str:
     return f"{kind} {', '.join(parts)}"
 
 
+def plan_words(record: Mapping[str, Any]) -> str:
+    """``round 12: 3 start, 5 run on, 4 wait``; and the cause of a fallback."""
+    text = f"round {record['round']:,}: {verdict_words(record['jobs'])}"
+    return text if record["fallback"] is None else f"{text}; falls back: {record['fallback']}"
+
+
 WORDS: dict[Any, Callable[[Mapping[str, Any]], str]] = {
+    "plan": plan_words,
+    "submit": _submit,
+    **dict.fromkeys(("observe", "complete", "cancel", "stopped"), _of_jobs),
     "nodes": _nodes,
     "reserve": _reserve,
     "policy": _policy,
@@ -127,12 +132,6 @@ VERDICTS = (
     ("preempt", "stop"),
     ("hold", "wait"),
 )
-
-
-def plan_words(record: Mapping[str, Any]) -> str:
-    """``round 12: 3 start, 5 run on, 4 wait``; and why, if it falls back."""
-    text = f"round {record['round']:,}: {verdict_words(record['jobs'])}"
-    return text if record["fallback"] is None else f"{text}; falls back: {record['fallback']}"
 
 
 def verdict_words(jobs: Mapping[str, int]) -> str:

@@ -20,15 +20,15 @@ RELAXATION = "max-throughput"
 
 
 class Throughput(NamedTuple):
-    """Sums over jobs of their rates, each as a part of the best rate that the job could have alone.
+    """Sum over jobs of their rates, each relative to the best rate of the job alone.
 
     Attributes
     ----------
     reached : float
-        Of the jobs that run in the round.
+        The sum over the jobs that run in the round.
     bound : float, optional
-        Most that any choice of jobs and GPUs could reach, if jobs ran in fractions and GPUs were
-        not on nodes; None where this relaxation has no certified bound.
+        Upper bound on this sum for any choice of jobs and GPUs: the optimum with fractions of jobs,
+        and without nodes. None if this relaxation has no certified bound.
     """
 
     reached: float
@@ -40,20 +40,21 @@ class Throughput(NamedTuple):
 
 
 def throughput_of(classes: Classes, speed: FloatArray) -> Throughput:
-    """What a round reaches, and the bound of its relaxation.
+    """The throughput of a round, and the bound of its relaxation.
 
         maximise  sum_k sum_c (T_kc / max_c T_kc) x_c    s.t.  time, capacity
 
-    Side constraints, and jobs that cannot be preempted, only lower the maximum: they are left out.
+    Side constraints, and jobs that cannot be preempted, only lower the maximum, so they can be left
+    out.
 
     Parameters
     ----------
     classes : Classes
-        Of the jobs that the round was planned for.
+        The classes of the round's jobs.
     speed : FloatArray, shape (jobs,)
         steps/s of each job; 0 for those that wait.
     """
-    best = np.zeros(len(classes) + 1)  # the last entry is for jobs that are in no class
+    best = np.zeros(len(classes) + 1)  # the last entry is for jobs in no class
     alone = np.flatnonzero(classes.alone)
     np.maximum.at(best, classes.class_a[alone], classes.rate_a[alone])
     of_job = best[classes.of_job]
@@ -65,6 +66,6 @@ def _bound(candidates: Candidates) -> float | None:
     formulation = make_formulation(RELAXATION, {"normalise": "best"})
     try:
         solution = formulation.solve(candidates, Engine(load_solver, "auto", Limits()))
-    except OptschedError:  # as where a job has no rate anywhere: a plan is shown all the same
+    except OptschedError:  # for example, a job has no rate on any pool: the plan has no bound then
         return None
     return solution.bound if solution.certificate.ok else None

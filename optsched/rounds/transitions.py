@@ -1,8 +1,8 @@
-"""From one state to the next: a plan is followed, events happen.
+"""From one state to the next: plans are applied, and events.
 
-An event (`Event`) is a document; `after_event` says what it does to the `Changes` since a state. A
-new kind of event is a class here with ``apply``, in `KINDS`; a method of
-`optsched.rounds.scheduler.Scheduler`, which also journals it; and its words in
+An event (`Event`) is a document; `after_event` computes its effect on the `Changes` since a state. A
+new kind of event needs a class in this module with ``apply``, in `KINDS`; a method of
+`optsched.rounds.scheduler.Scheduler`, which also writes it to the journal; and a text for the log in
 `optsched.rounds.telling`.
 """
 
@@ -40,13 +40,13 @@ from optsched.rounds.changes import Changes, advanced
 from optsched.rounds.ledger import Standing
 from optsched.rounds.plan import STARTS, STOPS, Plan, Verdict, among
 from optsched.rounds.policy import policy_of
-from optsched.rounds.state import Reservation, RoundState
+from optsched.rounds.state import Reservation, RoundState, checked_reservation
 
 # --- plans ---------------------------------------------------------------------------------
 
 
 def next_state(plan: Plan, state: RoundState, now: float | None) -> RoundState:
-    """The state at ``now`` with the plan carried out; by default at the time of the plan."""
+    """The state at ``now`` with the plan applied; by default at the time of the plan."""
     jobs = len(state.instance.jobs_table)
     if (plan.round, plan.now, len(plan.verdict)) != (state.round, state.now, jobs):
         raise InvalidArgument("state", repr(state), f"the state that {plan!r} was made of")
@@ -59,20 +59,20 @@ def next_state(plan: Plan, state: RoundState, now: float | None) -> RoundState:
 
 
 def followed(state: RoundState, plan: Plan) -> RoundState:
-    """The state after a plan of it is carried out."""
+    """The state after its plan is applied."""
     stops = state.stops
     table = replace(state.instance.jobs_table, running=plan.running)
     started = among(plan.verdict, STARTS)
     stopped = among(plan.verdict, STOPS)
     running = started | (plan.verdict == Verdict.KEEP)
     service = state.service if plan.order is None else state.service.renewed(plan.order.renewed)
-    # Steps count at the rates of this plan from now on, and those before it are counted.
+    # Steps from now on count at the isolated rates of this plan; earlier steps are counted already.
     if plan.isolated is not None:
         service = replace(service, isolated=plan.isolated, counted=table.steps_done)
     if state.policy.progress:
         lost = stops.work_lost * state.service.speed
         if lost.any():
-            # Who stops goes on from its last checkpoint.
+            # A job that stops continues from its last checkpoint.
             lost = np.where(stopped, lost, 0.0)
             table = replace(table, steps_done=np.maximum(table.steps_done - lost, 0.0))
     if plan.admissions is not None:
@@ -92,7 +92,7 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
 
 
 def without_lost(state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
-    """The state without what ran on nodes that are down, and the names of the jobs that are hit."""
+    """The state after the jobs on nodes that are down stopped, and the names of these jobs."""
     lost = Running.of(state.instance).lost
     names = state.instance.jobs_table.names
     return state.stopped(lost), tuple(names[job] for job in np.flatnonzero(lost).tolist())
@@ -105,21 +105,21 @@ Time = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class EventEffect:
-    """What an event does, which has not happened yet.
+    """The effect of an event that is checked, but not applied yet.
 
     Attributes
     ----------
     happen : callable
-        Lets it happen; gives the changes with it.
+        Applies the event and returns the new changes.
     notices : tuple of str
-        What the user should know.
+        Messages to the user.
     observations : Observations, optional
-        What a performance model can learn of it.
+        Measurements from which a performance model can learn.
     decides : RoundState, optional
-        The state after it, where it changes what rounds are decided by (`Decides`).
+        The state after the event, if it changes the rules of rounds (`Decides`).
     check : callable, optional
-        Refuses it if it is new: journals of older versions have events that were not refused then,
-        and that must be able to happen again.
+        A further check for new events. Events in a journal are not checked: older versions accepted
+        some that would be refused now.
     """
 
     happen: Callable[[], Changes]
@@ -130,21 +130,21 @@ class EventEffect:
 
 
 class Event(Document):
-    """Something that happened at a time (seconds, never before that of the changes so far)."""
+    """An event at a time (seconds, never before the last change)."""
 
     event: str
     now: Time
 
     def outcome(self, changes: Changes, now: float) -> EventEffect:
-        """What it does at a time; raises `InvalidInput` or `UsageError`, and nothing has changed then.
+        """The effect of the event at a time; raises `InvalidInput` or `UsageError` without any change.
 
-        By default it changes a state that all changes before have happened to.
+        By default the event is applied to the state after all earlier changes.
         """
         state, notices = self.apply(advanced(changes.state, now))
         return EventEffect(partial(changes.then, state), notices)
 
     def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
-        """The state after it and notices, given that of the same time before it; raises as `outcome`."""
+        """The state after the event and notices, given the state before it; raises as `outcome`."""
         raise NotImplementedError
 
 
@@ -155,7 +155,7 @@ class Submit(Event):
     jobs: Tuple[dict[str, Any]]
 
     def outcome(self, changes: Changes, now: float) -> EventEffect:
-        # An arrival that is stated stays, also one in the future.
+        # A stated arrival is kept, also one in the future.
         documents = [{"arrival": now, **job} for job in self.jobs]
         changes = changes.ready_for([str(job.get("id")) for job in self.jobs])
         jobs = changes.checked(documents)
@@ -165,7 +165,7 @@ class Submit(Event):
 
 
 class Leave(Event):
-    """Jobs that leave: they are complete, or not wanted any more."""
+    """Jobs that leave because they are complete or cancelled."""
 
     event: Literal["complete", "cancel"]
     jobs: Tuple[Name]
@@ -178,7 +178,7 @@ class Leave(Event):
 
 
 class Stopped(Event):
-    """Jobs that stopped running, whatever the plan says, and wait."""
+    """Jobs that stopped running, against the plan, and wait."""
 
     event: Literal["stopped"] = "stopped"
     jobs: Tuple[Name]
@@ -191,7 +191,7 @@ class Stopped(Event):
 
 
 class Measured(Document):
-    """What was measured of a job: steps done so far, or its throughput in steps/s as it runs now."""
+    """Measurements of a job: steps done so far, or its present throughput in steps/s."""
 
     steps: NonNegative | None = None
     throughput: Positive | None = None
@@ -204,7 +204,7 @@ class Measured(Document):
 
 
 class Observe(Event):
-    """What was measured of jobs."""
+    """Measurements of jobs."""
 
     event: Literal["observe"] = "observe"
     jobs: dict[str, Measured]
@@ -226,19 +226,21 @@ class Observe(Event):
 
 
 class NodeStates(Event):
-    """Nodes that change their state. What runs on a node that is down has stopped."""
+    """Nodes that change their state. Jobs on a node that is down have stopped."""
 
     event: Literal["nodes"] = "nodes"
     states: dict[str, NodeState]
 
     def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
-        # Only a node that is down stops jobs at once; others they leave with the next plan.
+        # Jobs leave nodes that drain or are reserved with the next plan.
         state, hit = without_lost(replace(state, instance=with_nodes(state.instance, self.states)))
         return state, tuple(f"job {name} stopped: a node that it held is down" for name in hit)
 
 
 class Reserve(Event):
-    """Nodes that take no work for some time. Jobs that cannot be preempted are not started there before."""
+    """Nodes that take no work for some time. Before that, jobs that could not be stopped in time are
+    not started there.
+    """
 
     event: Literal["reserve"] = "reserve"
     name: Name
@@ -247,18 +249,10 @@ class Reserve(Event):
     end: Time
 
     def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
-        if not self.end > self.start:
-            raise InvalidInput(
-                "end",
-                show(self.end),
-                f"a time after the start ({self.start:g})",
-            )
-        if any(item.name == self.name for item in state.reservations):
-            raise InvalidInput("name", f"{show(self.name)} a second time", "names that differ")
-        for place, node in enumerate(self.nodes):
-            if state.instance.cluster.find_node(node)[0] < 0:
-                raise InvalidInput(f"nodes[{place}]", show(node), "the name of a node")
         item = Reservation(self.nodes, self.start, self.end, self.name)
+        checked_reservation(item, state.instance.cluster)
+        if any(other.name == self.name for other in state.reservations):
+            raise InvalidInput("name", f"{show(self.name)} a second time", "names that differ")
         return replace(state, reservations=(*state.reservations, item)), ()
 
 
@@ -284,7 +278,7 @@ class Resize(Event):
     def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
         before = state.instance.jobs_table.running
         instance = resized(state.instance, self.add)
-        # `resized` gives the instance another name; for a scheduler it is the same one.
+        # `resized` changes the name of the instance; a scheduler keeps it.
         instance = replace(instance, name=state.instance.name)
         lost = mask_of(
             [job for job in before if job not in instance.jobs_table.running],
@@ -293,7 +287,7 @@ class Resize(Event):
         names = [instance.jobs_table.names[job] for job in np.flatnonzero(lost).tolist()]
         state = replace(
             state,
-            # The job table of before, and then `stopped`: so ledger and service know of it too.
+            # With the old job table: `stopped` then updates the ledger and the service too.
             instance=replace(instance, jobs_table=state.instance.jobs_table),
         )
         state, notices = _without_nodes(state.stopped(lost))
@@ -302,7 +296,9 @@ class Resize(Event):
 
 
 class Update(Event):
-    """Other values of a job: weight, deadline, steps, whether it can be preempted, what a restart costs."""
+    """New values of a job: weight, deadline, steps, preemptible, restart cost, exempt time or checkpoint
+    interval.
+    """
 
     event: Literal["update"] = "update"
     job: Name
@@ -338,7 +334,7 @@ class Update(Event):
             raise InvalidInput("", "nothing to change", f"one of {', '.join(self.fields)}")
         service = state.service
         if {"deadline", "steps"} & columns.keys():
-            # What it was promised was something else.
+            # The job was admitted with other requirements.
             standing = service.standing.copy()
             standing[row] = Standing.NONE
             service = replace(service, standing=standing)
@@ -346,14 +342,14 @@ class Update(Event):
         return replace(state, instance=instance, service=service), ()
 
 
-# --- events that change what rounds are decided by -------------------------------------------
+# --- events that change the rules of rounds --------------------------------------------------
 
 
 class Decides(Event):
     """Another policy, or other side constraints, tenants or workloads, from the next round on.
 
-    The receiver must first check that rounds can be planned with the state after it
-    (`optsched.rounds.check_policy`). A journal has only events that passed.
+    The receiver must first check that rounds can be planned with the new state
+    (`optsched.rounds.check_policy`). A journal has only events that passed this check.
     """
 
     def outcome(self, changes: Changes, now: float) -> EventEffect:
@@ -361,12 +357,12 @@ class Decides(Event):
         return EventEffect(partial(changes.then, state), decides=state)
 
     def changed(self, state: RoundState) -> RoundState:
-        """The state after it; raises as `outcome`."""
+        """The state after the event; raises as `outcome`."""
         raise NotImplementedError
 
 
 class NewPolicy(Decides):
-    """Another policy, from the next round on (`RoundState.under`)."""
+    """Another policy (`RoundState.under`)."""
 
     event: Literal["policy"] = "policy"
     policy: dict[str, Any]
@@ -376,7 +372,7 @@ class NewPolicy(Decides):
 
 
 class NewConstraints(Decides):
-    """Other side constraints of the instance; those of the policy stay beside them."""
+    """Other side constraints of the instance; those of the policy do not change."""
 
     event: Literal["constraints"] = "constraints"
     constraints: Tuple[ConstraintDocument]
@@ -387,7 +383,7 @@ class NewConstraints(Decides):
 
 
 class NewTenants(Decides):
-    """Tenants that come, change and go (`with_tenants`)."""
+    """Tenants that are added, changed or removed (`with_tenants`)."""
 
     event: Literal["tenants"] = "tenants"
     tenants: Tuple[TenantDocument] = ()
@@ -400,7 +396,7 @@ class NewTenants(Decides):
 
 
 class NewWorkloads(Decides):
-    """Workloads that come, change and go (`with_workloads`)."""
+    """Workloads that are added, changed or removed (`with_workloads`)."""
 
     event: Literal["workloads"] = "workloads"
     workloads: dict[Name, dict[str, Any]] = Field(default_factory=dict)
@@ -442,21 +438,22 @@ def read_event(document: Mapping[str, Any]) -> Event:
 
 
 def after_event(changes: Changes, event: Event) -> EventEffect:
-    """What an event does to changes; one that is older counts as one of the time of the last change."""
+    """The effect of an event on changes; an event never takes place before the last change."""
     with named(f"event {event.event}"):
         return event.outcome(changes, max(event.now, changes.now))
 
 
 def _without_nodes(state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
-    """The state with reservations of nodes that are there alone, and notices of the others."""
+    """The state without nodes that do not exist in its reservations, and notices about them."""
     kept = []
     notices = []
+    find_node = state.instance.cluster.find_node
     for item in state.reservations:
-        there = tuple(node for node in item.nodes if state.instance.cluster.find_node(node)[0] >= 0)
-        if len(there) < len(item.nodes):
-            gone = listed([node for node in item.nodes if node not in there])
-            notices.append(f"reservation {item.name} {'goes on' if there else 'ends'}: {gone} gone")
-        kept += [replace(item, nodes=there)] if there else []
+        nodes = tuple(node for node in item.nodes if find_node(node)[0] >= 0)
+        if len(nodes) < len(item.nodes):
+            gone = listed([node for node in item.nodes if node not in nodes])
+            notices.append(f"reservation {item.name} {'goes on' if nodes else 'ends'}: {gone} gone")
+        kept += [replace(item, nodes=nodes)] if nodes else []
     return (replace(state, reservations=tuple(kept)) if notices else state), tuple(notices)
 
 
@@ -480,16 +477,16 @@ def _refuse_twice(different: int, names: tuple[str, ...]) -> None:
 def observations(
     state: RoundState, row: Mapping[str, int], rates: Mapping[str, float]
 ) -> tuple[tuple[str, ...], Observations | None]:
-    """Notices of measured rates that say nothing, and what the others say.
+    """Observations for a performance model, and notices about measured rates that are not used.
 
-    A rate says something of the configuration in which its job runs now. Nothing is learnt of jobs that do not run, or
-    that share their GPUs: there it says as much of the neighbour.
+    A rate belongs to the configuration in which its job runs now. Rates of jobs that do not run are
+    not used, nor rates of jobs that share their GPUs: these depend on the partner as well.
 
     Parameters
     ----------
     state : RoundState
     row : mapping of str to int
-        Row of each job; jobs that came since the state have rows behind its jobs.
+        Row of each job; jobs that came after the state have rows behind its jobs.
     rates : mapping of str to float
         steps/s, by the name of the job.
     """
@@ -514,12 +511,12 @@ def observations(
         return tuple(notices), None
     key = ledger.key[rows]
     jobs = key[:, 0]
-    own = table.rates[jobs] >= 0
+    stated = table.rates[jobs] >= 0
     of_workload = state.instance.workloads.rates
     batch = JobBatch(
         table.workload[jobs],
-        np.where(own, table.rates[jobs], of_workload[table.workload[jobs]]),
-        own,
+        np.where(stated, table.rates[jobs], of_workload[table.workload[jobs]]),
+        stated,
         table.gpus_min[jobs],
     )
     configurations = Configurations(

@@ -1,13 +1,11 @@
-"""A scheduler as its journal shows it:
-counters, events and plans, without planning anything again.
-"""
+"""A scheduler seen through its journal: counters, events and plans. Nothing is planned again."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +31,7 @@ FIGURES = (
     "gpus_in_use",
     "utilisation",
 )
-"""What is known of the last plan."""
-
-
+"""Figures of the last plan."""
 COUNTERS = (
     ("jobs_submitted_total", "Jobs submitted.", "submitted"),
     ("jobs_completed_total", "Jobs completed.", "completed"),
@@ -51,20 +47,20 @@ COUNTERS = (
 
 @dataclass(repr=False)
 class Metrics(Displayed):
-    """What happened since the scheduler began.
+    """Counters since the scheduler began.
 
     Attributes
     ----------
     submitted, completed, cancelled : int
         Jobs.
     rounds, fallbacks : int
-        Plans, and those that follow no new allocation.
+        Plans, and plans that follow no new allocation.
     starts, moves, preemptions : int
         Decisions.
     seconds : float
-        Spent on planning.
+        Time of planning.
     histogram : list of int
-        Plans by their time, as `BUCKETS` says; the last one counts all that took longer.
+        Number of plans by their time (`BUCKETS`); the last entry counts all longer times.
     last : dict
         Figures of the last plan.
     """
@@ -105,12 +101,12 @@ class Metrics(Displayed):
         self._count(event.event, len(getattr(event, "jobs", ())))
 
     def plan(self, plan: Plan, seconds: float | None) -> None:
-        """Count a plan that took so many seconds."""
+        """Count a plan and the seconds that planning took."""
         figures = {name: getattr(plan, name) for name in ("round", "now", "gap", "objective")}
         self._planned({**figures, **plan.metrics}, plan.fallback is not None, seconds)
 
     def record(self, record: Mapping[str, Any]) -> None:
-        """Count an event or a plan as a journal has it."""
+        """Count an event or a plan, given as the record of a journal."""
         if record.get("event") != "plan":
             self._count(str(record.get("event")), len(record.get("jobs", ())))
             return
@@ -133,15 +129,6 @@ class Metrics(Displayed):
             self.seconds += seconds
             self.histogram[bisect_left(BUCKETS, seconds)] += 1
         self.last = last
-
-    def document(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def read(cls, document: Mapping[str, Any]) -> Metrics:
-        """The counters from a document that `document` wrote."""
-        return cls(**document)
 
     def prometheus(self) -> str:
         """All figures in the text format of Prometheus, version 0.0.4."""
@@ -166,7 +153,7 @@ class Metrics(Displayed):
         yield f"{name}_count {total}"
 
     def _gauges(self) -> Iterator[tuple[str, str, list[tuple[str, Any]]]]:
-        """Name, help and labelled values of what is known of the last plan."""
+        """Name, help and labelled values of the figures of the last plan."""
         last = self.last
         if not last:
             return
@@ -196,24 +183,23 @@ def _escaped(text: str) -> str:
 # --- following a journal ---------------------------------------------------------------------
 
 REMEMBERED = 200
-"""Plans, and events, that are remembered."""
+"""Plans, and events, that are kept."""
 TRIES = 5
-"""Fresh beginnings before a journal that changes all the time is given up."""
+"""Attempts to begin with a journal that another process changes all the time."""
 
 
 class Watcher(ClosedByWith):
     """Follows a journal that another process may be writing.
 
-    It begins a snapshot or two before the end, so that what it costs does not grow with the
-    journal.
+    It begins one or two snapshots before the end, so that its cost does not grow with the journal.
 
     Attributes
     ----------
     path : Path
     metrics : Metrics
-        What happened since the scheduler began.
+        Counters since the scheduler began.
     policy : dict
-        How it decides its rounds.
+        The policy of the scheduler.
     plans, events : deque of dict
         The last records of each kind, the oldest first.
     """
@@ -230,10 +216,10 @@ class Watcher(ClosedByWith):
                 files = snapshots(self.path)
                 if not files:
                     raise without_snapshot(self.path)
-                # The last but one: behind the newest there may be no plan yet.
+                # After the newest snapshot there may be no plan yet.
                 file = files[max(len(files) - 2, 0)]
                 document = file.document()
-                self.metrics = Metrics.read(document["metrics"])
+                self.metrics = Metrics(**document["metrics"])
                 self.policy: dict[str, Any] = document["policy"]
                 self.plans: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
                 self.events: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
@@ -245,10 +231,10 @@ class Watcher(ClosedByWith):
             except JournalError:
                 self.close()
                 if not left:
-                    raise  # else the files that it began with may have been deleted meanwhile
+                    raise  # otherwise the files may have been deleted meanwhile: try again
 
     def poll(self) -> bool:
-        """Take in what has been written since; returns whether there was anything.
+        """Read the new records; return whether there were any.
 
         Raises
         ------
@@ -258,22 +244,24 @@ class Watcher(ClosedByWith):
             return self._take()
         except JournalDamaged:
             raise
-        except (
-            JournalError
-        ):  # what comes next was deleted, or what came last taken back: begin again
+        except JournalError:
+            # The next records were deleted, or the last ones were taken back: begin again.
             self.close()
             self._begin()
             return True
 
     def _take(self) -> bool:
-        before = -1 if self._follower is None else self._follower.n
-        for _, record in self._follower.poll() if self._follower is not None else ():
+        follower = self._follower
+        if follower is None:
+            return False
+        before = follower.n
+        for _, record in follower.poll():
             self.metrics.record(record)
-            record.pop("decisions", None)  # large, and nothing to look at
+            record.pop("decisions", None)  # large, and not for display
             if record.get("event") == "policy":
                 self.policy = record["policy"]
             (self.plans if record.get("event") == "plan" else self.events).append(record)
-        return self._follower is not None and self._follower.n > before
+        return follower.n > before
 
     @property
     def written(self) -> float:
@@ -284,7 +272,7 @@ class Watcher(ClosedByWith):
         )
 
     def close(self) -> None:
-        """Let go of the journal."""
+        """Close the file of the journal."""
         if self._follower is not None:
             self._follower.close()
             self._follower = None
@@ -294,9 +282,8 @@ LISTED = frozenset({"plan", *DECIDING})
 
 
 def planned(journal: str | Path) -> Iterator[Mapping[str, Any]]:
-    """Plans of a journal that are kept, and events that change what rounds are decided by.
-
-    Their records, the oldest first; raises `JournalError`.
+    """Records of the plans in a journal, and of events that change the rules of rounds, the oldest
+    first; raises `JournalError`.
     """
     for _, record in records(journal):
         if record.get("event") in LISTED:

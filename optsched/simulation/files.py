@@ -1,6 +1,4 @@
-"""Simulations as files:
-one npz with the trace and all results.
-"""
+"""Simulations as files: one npz with the trace and all results."""
 
 from __future__ import annotations
 
@@ -25,7 +23,12 @@ from optsched.traces import NodeEvents, Regimes, Trace
 
 ARCHIVE = "optsched-simulation/1"
 Part = TypeVar("Part", JobLog, RoundLog, Segments, Regimes)
-PARTS = {"regimes": Regimes, "jobs": JobLog, "rounds": RoundLog, "segments": Segments}
+PARTS: dict[str, type[JobLog | RoundLog | Segments | Regimes]] = {
+    "regimes": Regimes,
+    "jobs": JobLog,
+    "rounds": RoundLog,
+    "segments": Segments,
+}
 ENTRIES = frozenset(
     {"header", "instance", "node_events.at", "measured"}
     | {f"{name}.{field.name}" for name, part in PARTS.items() for field in fields(part)}
@@ -62,8 +65,9 @@ def simulation_bytes(simulation: Simulation) -> bytes:
         "node_events.at": trace.node_events.at,
         "measured": simulation.measured,
     }
-    arrays |= _columns("regimes", trace.regimes) | _columns("jobs", simulation.jobs)
-    arrays |= _columns("rounds", simulation.rounds) | _columns("segments", simulation.segments)
+    for name, part in PARTS.items():
+        table = trace.regimes if part is Regimes else getattr(simulation, name)
+        arrays |= {f"{name}.{field.name}": getattr(table, field.name) for field in fields(part)}
     return zip_arrays(arrays)
 
 
@@ -107,10 +111,6 @@ def read_simulation(path: str | Path) -> Simulation:
         return Simulation(
             trace, header.policy, header.options, measured, jobs, rounds, segments, header.notices
         )
-
-
-def _columns(name: str, part: Regimes | JobLog | RoundLog | Segments) -> dict[str, AnyArray]:
-    return {f"{name}.{field.name}": getattr(part, field.name) for field in fields(part)}
 
 
 def _part(kind: type[Part], name: str, arrays: dict[str, AnyArray]) -> Part:

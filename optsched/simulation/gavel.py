@@ -171,32 +171,22 @@ class GavelRounds(SimulationRun):
 
     def _rates(self, first: IntArray, second: IntArray) -> tuple[FloatArray, FloatArray]:
         """steps/s of rows on each pool, of the first and of the second job."""
-        if (second < 0).all():
-            alone = self.truth.alone[first] * self.world.factor[first, np.newaxis]
-            return alone, np.zeros_like(alone)
-        pools = range(len(self._sizes))
-        rate = np.column_stack([self._rate_on(pool, first, second) for pool in pools])
-        beside = np.column_stack([self._rate_on(pool, second, first) for pool in pools])
-        # `_rate_on` gives jobs alone the rate of one spread, `alone` that of their best.
-        single = np.flatnonzero(second < 0)
-        rate[single] = (
-            self.truth.alone[first[single]] * self.world.factor[first[single], np.newaxis]
-        )
+        rate = self.truth.alone[first] * self.world.factor[first, np.newaxis]
+        beside = np.zeros_like(rate)
+        pairs = np.flatnonzero(second >= 0)
+        if len(pairs):
+            first, second = first[pairs], second[pairs]
+            for pool in range(len(self._sizes)):
+                rate[pairs, pool] = self._rate_on(pool, first, second)
+                beside[pairs, pool] = self._rate_on(pool, second, first)
         return rate, beside
 
-    def _rate_on(self, pool: int, job_of_row: IntArray, other: IntArray) -> FloatArray:
-        """steps/s of jobs beside others on a pool,
-        spread as little as the pool allows; 0 where unknown.
-        """
-        job = np.maximum(job_of_row, 0)
-        gang = self._gang[np.maximum(job_of_row, 0)]
-        where = np.full(len(job), pool)
-        # job_of_row is -1 if a row has no second job. The truth is then asked for job 0 and the
-        # result is masked below.
-        rate = self.truth.rates(
-            job, np.where(job_of_row >= 0, other, -1), where, gang, -(-gang // self._widest[pool])
-        )
-        return np.nan_to_num(np.where(job_of_row >= 0, rate, 0.0)) * self.world.factor[job]
+    def _rate_on(self, pool: int, job: IntArray, partner: IntArray) -> FloatArray:
+        """steps/s of jobs with partners on a pool, on as few nodes as possible; 0 where unknown."""
+        gang = self._gang[job]
+        nodes = -(-gang // self._widest[pool])
+        rate = self.truth.rates(job, partner, np.full(len(job), pool), gang, nodes)
+        return np.nan_to_num(rate) * self.world.factor[job]
 
     # --- the allocation -----------------------------------------------------------------------
 
@@ -303,7 +293,8 @@ class GavelRounds(SimulationRun):
         pool = placed.pool
         job = rows.job[row]
         partner = rows.partner[row]
-        cost = self._restart_costs(job)
+        # A job that ran in the previous round is not restarted.
+        cost = np.where(self._ran[job], 0.0, self.options.restart_cost or 0.0)
         made = world.done.copy()
         takes = (
             self._staged(placed, now, cost, length)
@@ -338,10 +329,6 @@ class GavelRounds(SimulationRun):
             self._rows = rows.without(self.gone)
             self._stale = True
         return until, busy
-
-    def _restart_costs(self, job: IntArray) -> FloatArray:
-        """Seconds without progress; 0 for jobs that ran in the previous round."""
-        return np.where(self._ran[job], 0.0, self.options.restart_cost or 0.0)
 
     def _whole_steps(self, placed: _Placed, cost: FloatArray, length: float) -> FloatArray:
         """Every job makes the whole steps of a round, or its remaining steps; returns the seconds

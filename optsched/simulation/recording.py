@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -161,9 +162,7 @@ class Recorder:
         self.cost = np.zeros(count)
         self.restoring: FloatArray = np.zeros(count)
         self.starts = np.zeros(count, np.int64)
-        self._rounds: list[
-            tuple[float, float, int, int, FloatArray, FloatArray, float, float, bool, bool]
-        ] = []
+        self._rounds: list[dict[str, Any]] = []
         self._stints: list[Stint] | None = [] if segments else None
 
     def stint(self, stint: Stint) -> FloatArray:
@@ -202,9 +201,7 @@ class Recorder:
         fallback: bool = False,
     ) -> None:
         """Record one round; the arguments are fields of `RoundLog`."""
-        self._rounds.append(
-            (start, end, running, waiting, busy, gpus, stranded, seconds, solved, fallback)
-        )
+        self._rounds.append({name: value for name, value in locals().items() if name != "self"})
 
     def jobs(self, steps_done: FloatArray, lost: FloatArray) -> JobLog:
         """The `JobLog` of what was recorded."""
@@ -222,21 +219,16 @@ class Recorder:
 
     def rounds(self) -> RoundLog:
         """The `RoundLog` of what was recorded."""
-        start, end, running, waiting, busy, gpus, stranded, seconds, solved, fallback = (
-            zip(*self._rounds, strict=True) if self._rounds else ([],) * 10
-        )
-        return RoundLog(
-            np.array(start, float),
-            np.array(end, float),
-            np.array(running, np.int64),
-            np.array(waiting, np.int64),
-            np.array(busy, float).reshape(-1, self._pools),
-            np.array(gpus, float).reshape(-1, self._pools),
-            np.array(stranded, float),
-            np.array(seconds, float),
-            np.array(solved, bool),
-            np.array(fallback, bool),
-        )
+        types = {"running": np.int64, "waiting": np.int64, "solved": bool, "fallback": bool}
+        columns = {
+            field.name: np.array(
+                [record[field.name] for record in self._rounds], types.get(field.name, float)
+            )
+            for field in fields(RoundLog)
+        }
+        for name in ("busy", "gpus"):
+            columns[name] = columns[name].reshape(-1, self._pools)
+        return RoundLog(**columns)
 
     def segments(self) -> Segments:
         """The `Segments` of what was recorded. Consecutive stints of a job on the same GPUs are

@@ -101,7 +101,7 @@ class RoundsRun(SimulationRun):
             busy, until = self._carry_out(running, now, until)
             self._record(running, busy, now, until, seconds, solved, fallback)
             idle = idle + 1 if not len(running.job) else 0
-            if idle > IDLE_ROUNDS and not self._lies_ahead():
+            if idle > IDLE_ROUNDS and self.arrived.all() and not self.changes.lies_ahead:
                 waiting = len(self.scheduled.rows)
                 self.notices.append(
                     f"{waiting} jobs wait, nothing runs and nothing lies ahead: "
@@ -127,9 +127,6 @@ class RoundsRun(SimulationRun):
             self._fallbacks.append(plan.fallback)
         failed = plan.fallback is not None
         return self.scheduled.running(plan), solved, failed, plan.next_start, seconds
-
-    def _lies_ahead(self) -> bool:
-        return bool((~self.arrived).any()) or self.changes.lies_ahead
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -267,11 +264,9 @@ class RoundsRun(SimulationRun):
 
     def _fall_back(self, job: IntArray) -> None:
         """Jobs whose node failed lose what they did since their last checkpoint, and wait."""
-        if not len(job):
-            return
-        self.world.lose(job, np.maximum(self.world.done[job] - self.saved[job], 0.0))
-        mask = mask_of(job, len(self.gone))
-        self.scheduled.interrupted(mask)
+        if len(job):
+            self.world.lose(job, np.maximum(self.world.done[job] - self.saved[job], 0.0))
+            self.scheduled.interrupted(mask_of(job, len(self.gone)))
 
     # --- what is written down -----------------------------------------------------------------
 

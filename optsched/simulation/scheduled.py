@@ -70,7 +70,7 @@ class Scheduled:
         self._regimes = trace.regimes
         self.rows: IntArray = np.zeros(0, np.int64)
         # In a simulation no round is ever replayed from its stored state, so the scheduler may keep
-        # # an allocation as long as it is valid.
+        # an allocation as long as it is valid.
         self.live = LiveState(RoundState.first(nobody, policy), keeps_allocations=True)
 
     @property

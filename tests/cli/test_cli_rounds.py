@@ -172,7 +172,7 @@ def test_a_fallback_is_told_and_costs_the_proof(run: Any) -> None:
     assert result.code == 0
     assert result.err.count("max-min-fairness is infeasible") == 1
     assert result.err.startswith("optsched: round 0: ")
-    assert "; jobs go by the last allocation\n" in result.err
+    assert "; jobs follow the last allocation\n" in result.err
     assert "\nfallback" in result.out
     assert run(*given, "--require-optimal", "-q").code == 5
     assert run("round", "@quickstart", "--require-optimal", "-q").code == 0

@@ -25,8 +25,8 @@ class FaultySession(HighsSession):
         fault = Path(os.environ[FAULT]).read_text()
         if fault == "hang":
             time.sleep(60)
-        if fault == "raise":
-            raise ZeroDivisionError("division by zero")
+        if fault.startswith("raise"):
+            raise ZeroDivisionError(f"division by zero{fault.removeprefix('raise')}")
         if fault == "exit":
             os._exit(3)
         if fault == "memory":

@@ -107,7 +107,8 @@ def test_a_fallback_is_logged_once_until_its_cause_is_another(
     caplog.set_level("INFO", "optsched")
     logged = []
     scheduler = made()
-    for number, how in enumerate(("none", "raise", "raise", "nan", "nan", "none", "none")):
+    # Two causes that differ in a number are one cause.
+    for number, how in enumerate(("none", "raise 1.5", "raise 22", "nan", "nan", "none", "none")):
         fault.write_text(how)
         caplog.clear()
         plan = scheduler.solve(60.0 * number)
@@ -115,7 +116,7 @@ def test_a_fallback_is_logged_once_until_its_cause_is_another(
         told = [entry for entry in caplog.records if entry.getMessage().startswith("round ")]
         logged.append([entry.getMessage() for entry in told if entry.name == "optsched"])
     ((first,), (other,), (again,)) = logged[1], logged[3], logged[5]
-    assert first.startswith("round 1: ") and first.endswith("; jobs go by the last allocation")
+    assert first.startswith("round 1: ") and first.endswith("; jobs follow the last allocation")
     assert other.startswith("round 3: ") and other != first.replace("1", "3")
     assert again == "round 5 is planned as usual again"
     assert logged[0] == logged[2] == logged[4] == logged[6] == []

@@ -1,4 +1,4 @@
-"""The few things that a journal asks of a disk. Each of them happens, or raises OSError."""
+"""The disk operations of a journal. Each one is carried out, or raises OSError."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Self
 
 TEMPORARY = ".writing-"
-"""How the name of a file begins that is not yet what it is going to be;
-such a file means nothing.
-"""
+"""Prefix of the names of temporary files, which are renamed when they are complete."""
 
 
 class ClosedByWith:
-    """What has files or processes to let go of: by `close`, or at the end of a ``with`` block."""
+    """An object with files or processes that `close` releases, or the end of a ``with`` block."""
 
     def close(self) -> None:
         raise NotImplementedError
@@ -29,27 +27,25 @@ class ClosedByWith:
 
 
 def open_to_append(path: Path, new: bool = False) -> FileIO:
-    """A file that every write makes longer;
-    made if it is not there, or, if it is to be ``new``, refused if it is.
-    """
+    """Open a file for appending; create it if it does not exist. With ``new`` it must not exist."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if new else 0)
     return FileIO(os.open(path, flags, 0o666), "ab")
 
 
 def write(file: FileIO, data: bytes) -> None:
-    """Hand all bytes to the system, which may take them piece by piece."""
+    """Write all bytes, in several system calls if necessary."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
 
 
 def sync(file: FileIO) -> None:
-    """Wait until the bytes of a file, and its length, would survive a loss of power."""
+    """Wait until the content and the length of a file would survive a loss of power."""
     getattr(os, "fdatasync", os.fsync)(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """The same for the names in a folder."""
+    """Wait until the names in a folder would survive a loss of power."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -58,12 +54,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def truncate(file: FileIO, size: int) -> None:
-    """Take away what follows the first ``size`` bytes."""
+    """Remove all bytes after the first ``size``."""
     file.truncate(size)
 
 
 def write_temporary(target: Path, data: bytes, durable: bool) -> Path:
-    """A file beside the target with these bytes, to be renamed to it; none if that fails."""
+    """Write a temporary file beside the target, to be renamed to it; it is removed if that fails."""
     temporary = target.with_name(f"{TEMPORARY}{target.name}")
     try:
         with FileIO(temporary, "w") as file:
@@ -77,26 +73,26 @@ def write_temporary(target: Path, data: bytes, durable: bool) -> Path:
 
 
 def rename(temporary: Path, target: Path) -> None:
-    """Put a file in the place of its target, which is one or the other at every moment."""
+    """Replace the target by a temporary file, atomically."""
     temporary.replace(target)
 
 
 def remove_temporary(temporary: Path) -> None:
-    """Try to; one that stays means nothing, and is removed when the journal is opened."""
+    """Try to remove a temporary file; one that remains is removed when the journal is opened."""
     with contextlib.suppress(OSError):
         temporary.unlink(missing_ok=True)
 
 
 def lock(path: Path) -> FileIO:
-    """Open a file that one process has for itself until it closes it or ends, however it ends.
+    """Open a file and lock it for this process, until the process closes it or ends.
 
-    BlockingIOError if another has it.
+    Raises BlockingIOError if another process has the lock.
     """
     while True:
         file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if is_same_file(file, path):  # it may have been deleted after it was opened
+            if is_same_file(file, path):  # it may have been deleted between open and lock
                 return file
         except BaseException:
             file.close()
@@ -105,7 +101,7 @@ def lock(path: Path) -> FileIO:
 
 
 class FolderLock:
-    """A folder that one process has for itself, whatever becomes of the files in it."""
+    """A lock on a folder, which does not depend on the files in it."""
 
     def __init__(self, folder: Path) -> None:
         self._handle: int | None = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -114,22 +110,22 @@ class FolderLock:
         except BlockingIOError:
             self.close()
             raise
-        except OSError:  # some disks in networks lock files, and no folders
+        except OSError:  # some network disks lock files, but no folders
             self.close()
 
     def holds(self, folder: Path) -> bool:
-        """Whether a path leads to this folder, and it is locked."""
+        """Whether a path is this folder, and it is locked."""
         return self._handle is not None and _is_open_at(self._handle, folder)
 
     def close(self) -> None:
-        """Let other processes have it."""
+        """Release the lock."""
         handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)
 
 
 def is_same_file(file: FileIO, path: Path) -> bool:
-    """Whether a path still leads to an open file: not to another one, nor to none."""
+    """Whether a path is still that of an open file."""
     return _is_open_at(file.fileno(), path)
 
 

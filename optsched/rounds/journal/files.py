@@ -37,7 +37,7 @@ SNAPSHOT = re.compile(r"snapshot-(\d{12,})\.npz")
 
 @dataclass(frozen=True)
 class Layout:
-    """The segments and snapshots of a journal, by the number of the record that each begins before.
+    """The segments and snapshots of a journal, by the number of the first record after their start.
 
     Attributes
     ----------
@@ -65,10 +65,10 @@ def header_bytes() -> bytes:
 
 
 def list_folder(folder: Path) -> Layout:
-    """What a journal's folder has, as it is at one moment.
+    """The content of a journal's folder at one moment.
 
-    A listing made while files come and go may have the later of two without the earlier. It is made
-    again until it stays the same.
+    A listing made while files are created may have a later file without an earlier one. It is repeated
+    until two listings are equal.
     """
     names = sorted(os.listdir(folder))
     while (again := sorted(os.listdir(folder))) != names:
@@ -81,9 +81,7 @@ def list_folder(folder: Path) -> Layout:
 
 
 def check_layout(folder: Path, layout: Layout) -> None:
-    """Every snapshot has the segment that was begun with it,
-    and there is a first segment to read from.
-    """
+    """Raise `JournalDamaged` if a snapshot has no segment, or there is no first segment."""
     lost = sorted({*layout.snapshots} - {*layout.segments})
     if not layout.segments or (not layout.snapshots and layout.segments[0] > 0):
         lost = [0]
@@ -99,9 +97,7 @@ def check_layout(folder: Path, layout: Layout) -> None:
 
 
 def check_journal(path: str | Path) -> Path:
-    """The folder of a journal of this format;
-    a `JournalError` in one sentence if it is anything else.
-    """
+    """The folder of a journal of this format; raises `JournalError` otherwise."""
     folder = Path(path)
     with reading(folder):
         if not folder.is_dir():
@@ -130,7 +126,7 @@ def check_journal(path: str | Path) -> Path:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """What the system refuses while a journal is read is a `JournalError`."""
+    """Turn an `OSError` during reading into a `JournalError`."""
     try:
         yield
     except OSError as error:
@@ -140,25 +136,24 @@ def reading(folder: Path) -> Iterator[None]:
 # --- segments of events ----------------------------------------------------------------------
 
 BLOCK = 1 << 16
-"""Bytes read at a time; more only for a line that is longer."""
+"""Bytes read at a time; more only for a longer line."""
 
 
 class SegmentReader:
-    """Goes through a segment from its first line on, which may be written meanwhile, or deleted.
+    """Reads a segment from its first line on, while it may be written or deleted.
 
     Attributes
     ----------
     start : int
         The number of the segment's first record.
     n : int
-        The number of the record that comes next.
+        The number of the next record.
     position : int
         Where its line begins, in bytes.
     check : int
         The checksum of the line before it.
     torn : str
-        What stands at ``position`` and is no whole line, in words; empty if that is the end of the
-        file.
+        Describes an incomplete line at ``position``; empty if that is the end of the file.
     """
 
     def __init__(self, folder: Path, start: int) -> None:
@@ -169,14 +164,13 @@ class SegmentReader:
         self.torn = ""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def lines(self) -> Iterator[bytes]:
-        """The lines from ``position`` on, without their ends, until no whole one follows.
+        """The complete lines from ``position`` on, without their ends.
 
-        A line that is not whole may be one that is just being written, if nothing follows it. Any
-        other bad line is damage.
+        An incomplete last line may be one that is being written. Any other bad line is damage.
         """
         self._compare_with_what_was_read()
         self.torn = ""
@@ -202,7 +196,7 @@ class SegmentReader:
                 size *= 2
 
     def damaged(self, n: int, found: str) -> JournalDamaged:
-        """The error for something else where record n should stand."""
+        """The error for other content in the place of record n."""
         return JournalDamaged(
             str(self.path.parent),
             self.path.name,
@@ -219,10 +213,10 @@ class SegmentReader:
             raise self.damaged(self.n, bad.found) from None
 
     def _judge(self, line: bytes, bad: BadLine) -> bool:
-        """Whether a bad line ends what can be read;
-        False if the writer has changed it since, so that it is read again.
+        """Whether a bad line is the end of the readable records; False if the writer has changed it, so
+        that it must be read again.
 
-        The writer takes away what it could not write wholly, and writes something else there.
+        The writer removes an incomplete line after a failed write, and writes other lines there.
         """
         again = self._read(len(line) + 2, self.position)
         if again[: len(line) + 1] != line + b"\n":
@@ -234,7 +228,9 @@ class SegmentReader:
         return True
 
     def _compare_with_what_was_read(self) -> None:
-        """The last line read is still there; its checksum vouches for all before it."""
+        """Raise `JournalError` unless the last line read is still there; its checksum covers all lines
+        before it.
+        """
         end = END % self.check + b"\n"
         if self.position and self._read(len(end), self.position - TAIL - 1) != end:
             raise JournalError(
@@ -261,7 +257,7 @@ class Snapshot:
     Attributes
     ----------
     n : int
-        The number of the first record that the state does not know of.
+        The number of the first record after the state.
     document : dict
         Its JSON part.
     arrays : dict of str to array
@@ -280,7 +276,7 @@ class SnapshotFile:
     Attributes
     ----------
     folder : Path
-        Of the journal.
+        That of the journal.
     n : int
         The number of the first record after it.
     """
@@ -294,13 +290,14 @@ class SnapshotFile:
         return document
 
     def read(self) -> Snapshot:
-        """All of it.
+        """Read the whole snapshot.
 
         Raises
         ------
         JournalDamaged
-            If the file is not what was written. If it has been deleted since it was listed:
-            `JournalError`.
+            If the file differs from what was written.
+        JournalError
+            If the file has been deleted since it was listed.
         """
         document, names, arrays = self._read(with_arrays=True)
         if [ARRAYS + name for name in names] != list(arrays):
@@ -311,8 +308,8 @@ class SnapshotFile:
         return Snapshot(self.n, document, dict(zip(names, arrays.values(), strict=True)))
 
     def _read(self, with_arrays: bool) -> tuple[dict[str, Any], list[str], dict[str, AnyArray]]:
-        """Document, names of all arrays, and, if asked for,
-        the arrays by the names of their entries.
+        """Document, names of all arrays, and, with ``with_arrays``, the arrays by the names of their
+        entries.
         """
         path = snapshot_path(self.folder, self.n)
         with reading(self.folder), path.open("rb") as file:
@@ -339,13 +336,12 @@ class SnapshotFile:
 
 
 def encode_snapshot(n: int, document: dict[str, Any], arrays: Mapping[str, AnyArray]) -> bytes:
-    """The bytes of a snapshot's file:
-    the same for the same keys, names and values in the same order.
+    """The bytes of a snapshot's file, equal for equal keys, names and values in the same order.
 
     Raises
     ------
     InvalidInput
-        If the document is no JSON, an array has Python objects, or its name does not do.
+        If the document is not JSON, an array has Python objects, or its name is not allowed.
     """
     text = encode_object(document, "document")
     entries: dict[str, AnyArray] = {}

@@ -1,11 +1,10 @@
-"""Who writes a journal:
-one process, which names itself in the folder and looks there before each write.
+"""The owner of a journal: the one process that writes it.
 
-Three things keep a second writer out. The system's locks on the folder and on the file `LOCK` are
-free again when their process has ended, however it ended. The one on the folder stays when `LOCK` is
-deleted; older versions look at the other one only, and disks in a network may have none. The token in
-the file is that of the process which opened the journal last. Any other finds at its next write that
-it is no longer the owner.
+Three mechanisms exclude a second writer. The system locks on the folder and on the file `LOCK` are
+released when their process ends, for whatever reason. The lock on the folder remains if `LOCK` is
+deleted; the lock on the file also excludes older versions, and works on network disks that do not lock
+folders. The file has the token of the process that opened the journal last: any other process finds
+at its next write that it is no longer the owner.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ MOST = 1000
 
 
 class Owner:
-    """This process as the writer of a journal, until it closes it, ends,
-    or another process takes it.
+    """This process as the writer of a journal, until it closes the journal or ends, or another process
+    takes it over.
     """
 
     def __init__(self, path: Path, folder: disk.FolderLock, lock: FileIO) -> None:
@@ -41,7 +40,7 @@ class Owner:
 
     @classmethod
     def take(cls, folder: Path) -> Self:
-        """Lock the journal in a folder, also after an owner that has ended.
+        """Lock the journal in a folder, unless its owner is alive.
 
         Raises
         ------
@@ -64,11 +63,9 @@ class Owner:
             ) from None
 
     def sign(self) -> None:
-        """Put the own token in the place of the one before:
-        from now on no other process may write.
-        """
+        """Write the token of this process: from now on no other process may write."""
         about = {
-            # Numbers of processes and names of hosts come again, in containers above all.
+            # Process numbers and host names repeat, in containers above all.
             "token": secrets.token_hex(16),
             "process": os.getpid(),
             "host": socket.gethostname(),
@@ -82,7 +79,7 @@ class Owner:
         self._lock.truncate(len(self._token))
 
     def close(self) -> None:
-        """Let another process become the owner."""
+        """Release the locks: another process can become the owner."""
         self._lock.close()
         self._folder.close()
 
@@ -91,14 +88,16 @@ class Owner:
         if not self._path.exists() and self._folder.holds(self._path.parent):
             self._lock_again()
         if not disk.is_same_file(self._lock, self._path):
-            # The folder may be another one, too: moved away, or written back from a copy.
+            # The folder, too, may have been moved away, or restored from a copy.
             return f"its {LOCK} was deleted or replaced, so that another process may write it"
         found = os.pread(self._lock.fileno(), MOST, 0)
         return "" if found == self._token else f"{words(found)} has taken it over"
 
     def _lock_again(self) -> None:
-        """Make the file again that was deleted, as nobody else can have taken the journal."""
-        with suppress(BlockingIOError):  # an older version has just taken it, by its file alone
+        """Make the deleted file again: with the folder locked, no other process has the journal."""
+        with suppress(
+            BlockingIOError
+        ):  # an older version, which locks only the file, has just taken it
             lock = disk.lock(self._path)
             self._lock.close()
             self._lock = lock
@@ -106,11 +105,11 @@ class Owner:
 
 
 def words(token: bytes) -> str:
-    """``process 17 on name since 2026-01-31T12:00:00+00:00``: the owner that a file names."""
+    """The owner in a token as text: ``process 17 on name since 2026-01-31T12:00:00+00:00``."""
     try:
         about = json.loads(token)
     except ValueError:
         return "another process"
-    if not isinstance(about, dict):  # before there were tokens, the number of the process alone
+    if not isinstance(about, dict):  # older versions wrote only the number of the process
         return f"process {about}"
     return f"process {about.get('process')} on {about.get('host')} since {about.get('since')}"

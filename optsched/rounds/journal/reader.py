@@ -33,7 +33,7 @@ def snapshots(path: str | Path) -> list[SnapshotFile]:
 
 
 def without_snapshot(path: str | Path) -> JournalError:
-    """The refusal of a journal without a snapshot: damaged if it has records, else never begun."""
+    """The error for a journal without a snapshot: damaged if it has records, else never used."""
     if next(iter(records(path)), None) is None:
         words = f"journal {path} has no snapshot to begin from: the scheduler never started"
         return JournalError(words)
@@ -44,14 +44,13 @@ def without_snapshot(path: str | Path) -> JournalError:
 def read_latest(path: str | Path) -> tuple[Snapshot | None, Iterator[Entry]]:
     """The newest snapshot, None if there is none yet, and the records after it.
 
-    Segments before the snapshot are not opened. The records are read when they are asked for, a
-    block at a time.
+    Segments before the snapshot are not opened. The records are read on demand, a block at a time.
 
     Raises
     ------
     JournalError
-        If there is no journal of this format, or it is damaged (`JournalDamaged`), be it now or in
-        the midst of the records.
+        If there is no journal of this format, or it is damaged (`JournalDamaged`); the iterator of the
+        records may raise it too.
     """
     return read_from(path, lambda document: True)
 
@@ -59,16 +58,15 @@ def read_latest(path: str | Path) -> tuple[Snapshot | None, Iterator[Entry]]:
 def read_from(
     path: str | Path, before: int | Callable[[dict[str, Any]], bool]
 ) -> tuple[Snapshot | None, Iterator[Entry]]:
-    """The newest snapshot that is early enough, None if all records are still there,
-    and all records after it.
+    """The newest snapshot that is early enough, None if all records are kept, and all records after it.
 
     Parameters
     ----------
     path : str or Path
         The journal's folder.
     before : int or function
-        The number of a record which must come after the snapshot, or a condition on the snapshot's
-        document. Documents are read from the newest on until one meets it, without the arrays.
+        The number of a record that must come after the snapshot, or a condition on the snapshot's
+        document. Documents are read, without the arrays, from the newest on until one meets it.
     """
     while True:
         files = snapshots(path)
@@ -81,7 +79,7 @@ def read_from(
             return snapshot, records(path, 0 if snapshot is None else snapshot.n)
         except JournalError:
             if snapshots(path) == files:
-                raise  # else a newer snapshot was made, and this one may have been deleted
+                raise  # otherwise a newer snapshot was made, and this one may have been deleted
 
 
 def _early_enough(file: SnapshotFile, before: int | Callable[[dict[str, Any]], bool]) -> bool:
@@ -92,7 +90,7 @@ def records(path: str | Path, start: int | None = None, stop: int | None = None)
     """The records with numbers from ``start`` (None: the oldest that is kept)
     to ``stop`` - 1 (None: the newest).
 
-    A last line that is not whole counts as not written yet. Memory does not grow with the journal.
+    An incomplete last line counts as not written yet. Memory use does not grow with the journal.
     """
     if stop is not None and stop < 0:
         raise InvalidArgument("stop", str(stop), "0 or more")
@@ -111,22 +109,20 @@ def _until(follower: Follower, stop: int | None) -> Iterator[Entry]:
 
 
 def follow(path: str | Path, start: int | None = None) -> Follower:
-    """Records from number ``start`` on (None: the oldest that is kept),
-    those that are still to be written too.
-    """
+    """Records from number ``start`` on (None: the oldest that is kept), also those written later."""
     return Follower(path, start)
 
 
 class Follower(ClosedByWith):
-    """Gives the records of a journal as they are appended.
+    """Reads the records of a journal as they are appended.
 
-    It does not wait: `poll` gives what is there by now. It goes on from segment to segment, and
-    finishes the one that it is in when that is deleted meanwhile.
+    It does not wait: `poll` returns the present records. It continues from segment to segment, and
+    finishes its segment even if that is deleted meanwhile.
 
     Attributes
     ----------
     n : int
-        The number of the record that comes next.
+        The number of the next record.
     """
 
     def __init__(self, path: str | Path, start: int | None = None) -> None:
@@ -139,7 +135,7 @@ class Follower(ClosedByWith):
         self.n = oldest if start is None else start
 
     def close(self) -> None:
-        """Let go of the file being read."""
+        """Close the file."""
         if self._segment is not None:
             self._segment.close()
             self._segment = None
@@ -150,10 +146,10 @@ class Follower(ClosedByWith):
         Raises
         ------
         JournalError
-            If the next one has been deleted before it was read, or the last ones were taken back by
-            the writer, as its disk was full: a follower begins again from a snapshot.
+            If the next record was deleted before it was read, or the writer took back the last records
+            because its disk was full: begin again from a snapshot.
         JournalDamaged
-            If something else stands where it should.
+            If there is other content in the place of the next record.
         """
         with reading(self._folder):
             if self._segment is None:
@@ -180,7 +176,7 @@ class Follower(ClosedByWith):
                 yield Entry(self.n - 1, record)
 
     def _list(self, n: int | None) -> Layout:
-        """What the folder has, record n (None: any) not being older than all of it."""
+        """The content of the folder; raises `JournalError` if record n is no longer kept."""
         layout = list_folder(self._folder)
         check_layout(self._folder, layout)
         oldest = layout.segments[0]
@@ -193,7 +189,7 @@ class Follower(ClosedByWith):
         return layout
 
     def _open(self, n: int) -> SegmentReader:
-        """The segment that record n is in, or will be."""
+        """The segment that has record n, or will have it."""
         while True:
             layout = self._list(n)
             try:
@@ -201,12 +197,12 @@ class Follower(ClosedByWith):
                     self._folder,
                     max(start for start in layout.segments if start <= n),
                 )
-            except FileNotFoundError:  # deleted since
+            except FileNotFoundError:  # deleted meanwhile
                 if list_folder(self._folder) == layout:
                     raise
 
     def _open_next(self, finished: SegmentReader) -> SegmentReader:
-        """The segment after one that another was begun after."""
+        """The segment after a finished one."""
         following = self._open(finished.n)
         if following.start == finished.n > finished.start:
             return following

@@ -1,6 +1,4 @@
-"""Records as lines of text,
-each with its number and a checksum over everything before it in its segment.
-"""
+"""Records as lines of text, each with its number and a checksum over all earlier text of its segment."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from optsched.instance.reading import join, show
 START = b'{"n":%d,'
 END = b',"crc":"%08x"}'
 TAIL = len(END % 0)
-"""Bytes of a line after the text that its checksum covers."""
+"""Number of bytes of a line after the text that its checksum covers."""
 RESERVED = {"n": "the record's number", "crc": "the line's checksum"}
 NUMBER = re.compile(rb'\{"n":(\d+),')
 ANY_END = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
@@ -33,8 +31,8 @@ class Entry(NamedTuple):
 
 
 class BadLine(Exception):
-    """A line that is not the one that should stand there;
-    `sure` if it is certainly damage, and not a write that was cut off.
+    """A line other than the expected one; `sure` if it is certainly damage, and not an incomplete
+    write.
     """
 
     def __init__(self, found: str, sure: bool) -> None:
@@ -44,13 +42,13 @@ class BadLine(Exception):
 
 
 def encode_object(value: dict[str, Any], what: str) -> str:
-    """The text of a JSON object, on one line and in ASCII,
-    from which exactly this object can be read again.
+    """The text of a JSON object, on one line and in ASCII, from which an equal object can be read.
 
     Raises
     ------
     InvalidInput
-        If it cannot: NaN and infinity, keys that are no text, tuples, arrays, endless nesting.
+        If there is no such text: NaN and infinity, keys that are not strings, tuples, arrays, endless
+        nesting.
     """
     if not isinstance(value, dict):
         raise InvalidInput(what, show(value), "an object")
@@ -66,7 +64,7 @@ def encode_object(value: dict[str, Any], what: str) -> str:
 
 
 def _encoded(value: object) -> str | None:
-    """The text of a value; None if it has none, or one that reads as another value."""
+    """The text of a value; None if it has none, or one from which another value would be read."""
     try:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError):
@@ -75,8 +73,8 @@ def _encoded(value: object) -> str | None:
 
 
 def encode_line(n: int, record: dict[str, Any], check: int) -> tuple[bytes, int]:
-    """The line of record n, and its checksum;
-    ``check`` is that of the line before it, 0 on a segment's first.
+    """The line of record n, and its checksum; ``check`` is the checksum of the line before it, 0 for the
+    first line of a segment.
     """
     text = encode_object(record, f"record {n}")
     for key, meaning in RESERVED.items():
@@ -92,9 +90,7 @@ def encode_line(n: int, record: dict[str, Any], check: int) -> tuple[bytes, int]
 
 
 def check_line(line: bytes, n: int, check: int) -> int:
-    """The checksum of a line (without its end)
-    in which record n must stand; BadLine if it does not.
-    """
+    """The checksum of a line (without its end) that must be record n; raises BadLine otherwise."""
     found = zlib.crc32(line[:-TAIL], check)
     if line.endswith(END % found) and line.startswith(START % n):
         return found
@@ -102,23 +98,22 @@ def check_line(line: bytes, n: int, check: int) -> int:
     if number and int(number[1]) != n:
         raise BadLine(f"record {int(number[1])}", sure=True)
     check_rest(line, n, check)
-    # A loss of power leaves zeros where bytes of a line were not written yet, and no other bytes
-    # in their place.
+    # After a loss of power, bytes of a line that were not written are zeros, never other bytes.
     raise BadLine("a line that its checksum does not fit", sure=b"\0" not in line)
 
 
 def check_rest(text: bytes, n: int, check: int) -> None:
-    """Refuse a text that is record n and more:
-    no write ends so, somebody has changed the end of the line.
+    """Raise BadLine for a text that has record n and more on one line: no incomplete write looks like
+    this, so the end of the line was changed.
     """
     for end in ANY_END.finditer(text):
         whole = end[0] == END % zlib.crc32(text[: end.start()], check)
-        if whole and text[end.end() :].strip(b"\0"):  # a write that lost power may leave zeros
+        if whole and text[end.end() :].strip(b"\0"):  # a loss of power may leave zeros
             raise BadLine(f"record {n} without an end of line", sure=True)
 
 
 def decode_line(line: bytes) -> dict[str, Any]:
-    """The record in a line that `check_line` has passed."""
+    """The record in a line that `check_line` accepted."""
     try:
         record: dict[str, Any] = _DECODER.decode(f"{line[:-TAIL].decode('ascii')}}}")
     except ValueError as error:
@@ -128,7 +123,7 @@ def decode_line(line: bytes) -> dict[str, Any]:
 
 
 def _refusal(value: object, path: str) -> InvalidInput:
-    """Why `_encoded` has no text of a value: the first place in it for which that is so."""
+    """The error for a value without text (`_encoded`), at the first part that has none."""
     inner: Iterable[tuple[str | int, object]] = ()
     if isinstance(value, dict):
         for key in value:

@@ -39,7 +39,7 @@ from optsched.rounds.journal.records import encode_line
 
 
 def take_journal(folder: Path) -> Owner:
-    """Become the writer of a journal; `JournalError` if another process is, and alive."""
+    """Become the owner of a journal; raises `JournalError` if the owner is alive."""
     try:
         return Owner.take(folder)
     except OSError as error:
@@ -49,8 +49,8 @@ def take_journal(folder: Path) -> Owner:
 def make_journal(folder: Path, durable: bool) -> Owner:
     """Make the files of an empty journal, as its owner.
 
-    The file that makes a folder a journal comes last, so that a creation which was broken off can
-    be made again.
+    The file ``journal.json``, which makes a folder a journal, is written last, so that an interrupted
+    creation can be repeated.
     """
     _check_room(folder)
     try:
@@ -59,7 +59,7 @@ def make_journal(folder: Path, durable: bool) -> Owner:
         raise cannot_write(folder, error) from None
     owner = take_journal(folder)
     try:
-        _check_room(folder)  # it may have been made before the lock was there
+        _check_room(folder)  # another process may have made a journal before the lock
         disk.open_to_append(segment_path(folder, 0)).close()
         disk.rename(
             disk.write_temporary(folder / HEADER, header_bytes(), durable),
@@ -77,7 +77,7 @@ def make_journal(folder: Path, durable: bool) -> Owner:
 
 
 def _check_room(folder: Path) -> None:
-    """Nothing is there but, perhaps, what a creation that was broken off has left."""
+    """Raise `JournalError` unless the folder is empty, or has only files of an interrupted creation."""
     try:
         names = sorted(path.name for path in folder.iterdir())
         segment = segment_path(folder, 0)
@@ -103,7 +103,7 @@ def _check_room(folder: Path) -> None:
 
 
 def cannot_write(folder: Path, error: OSError, lost: str = "") -> JournalError:
-    """The error for what the system refuses; ``lost`` says what was not done for it."""
+    """The error for an `OSError`; ``lost`` is the consequence, as text."""
     return JournalError(f"cannot write journal {folder}: {error.strerror}{lost and f'; {lost}'}")
 
 
@@ -112,8 +112,8 @@ def cannot_write(folder: Path, error: OSError, lost: str = "") -> JournalError:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the next record goes:
-    its number, the bytes before it in its segment, the checksum of the line before.
+    """The end of the journal: number of the next record, bytes of the last segment, and checksum of its
+    last line.
     """
 
     n: int
@@ -122,21 +122,20 @@ class _End:
 
 
 class Journal(ClosedByWith):
-    """A journal that this process alone writes, until it is closed; made by `create` and `open`.
+    """A journal that only this process writes, until it is closed; made by `create` and `open`.
 
-    One thread at a time may use it. A forked child does not have it: its copy is closed, and holds
-    no lock. `optsched.rounds.journal.owner` keeps other processes out.
+    One thread at a time may use it. In a forked child the copy is closed and holds no lock.
+    `optsched.rounds.journal.owner` excludes other processes.
 
     Attributes
     ----------
     path : Path
         The journal's folder.
     dropped : str
-        What `open` took away at the end, in words: a line that a writer had not finished. Empty if
-        there was none.
+        Describes the incomplete last line that `open` removed; empty if there was none.
     empty : str
-        What `open` found where the last segment has no records, in words: nothing was written since
-        the snapshot that it began with, or the file was emptied. Only the caller can tell.
+        Set by `open` if the last segment has no records: nothing was written since its snapshot, or
+        the file was emptied. Only the caller can know which.
     """
 
     def __init__(self, path: Path, owner: Owner, durable: bool, keep: int | None) -> None:
@@ -149,32 +148,30 @@ class Journal(ClosedByWith):
         self._refusal = ""
         self._start, self._end = self._find_end()
         try:
-            owner.sign()  # not before: a damaged journal is left as it is
+            owner.sign()  # after the checks, so that a damaged journal is not changed
             self._file = self._open_end()
         except OSError as error:
             raise cannot_write(path, error) from None
-        # A forked child would write into the same file: two writers behind one lock.
+        # A forked child would otherwise be a second writer with the same lock.
         os.register_at_fork(after_in_child=partial(_call, weakref.WeakMethod(self.close)))
 
     @classmethod
     def create(cls, path: str | Path, *, fsync: bool = True, keep: int | None = None) -> Self:
-        """Begin a journal in a folder that is empty or not there yet.
+        """Begin a journal in a folder that is empty or does not exist yet.
 
         Parameters
         ----------
         path : str or Path
-            The folder; the one that it is in must exist.
+            The folder; its parent must exist.
         fsync : bool
-            Whether what is written must survive a loss of power. Without, it survives the end of
-            the process alone.
+            Whether records must survive a loss of power, and not only the end of the process.
         keep : int, optional
-            How many snapshots are kept, with all records after the oldest of them. None:
-            everything.
+            Number of snapshots to keep, with all records after the oldest of them. None: all.
 
         Raises
         ------
         JournalError
-            If something else is there, or the disk refuses.
+            If the folder has other files, or the disk fails.
         """
         _check_keep(keep)
         return cls._owned_by(Path(path), make_journal(Path(path), fsync), fsync, keep)
@@ -188,19 +185,19 @@ class Journal(ClosedByWith):
         fsync: bool = True,
         keep: int | None = None,
     ) -> Self:
-        """Go on with a journal; with ``create``, begin it if there is none.
+        """Continue a journal; with ``create``, begin it if there is none.
 
         Other parameters as for `create`.
 
-        The last segment is read and checked. A last line that is not whole is taken away, and
-        `dropped` says so.
+        The last segment is read and checked. An incomplete last line is removed and described in
+        `dropped`.
 
         Raises
         ------
         JournalError
-            If there is no journal, it is in use, or the disk refuses; `JournalDamaged`, and nothing
-            is changed, if anything but an incomplete last line is wrong. A complete last line with
-            a wrong checksum is damage, unless it has zero bytes, as a loss of power leaves them.
+            If there is no journal, it is in use, or the disk fails; `JournalDamaged`, without any
+            change, if anything but an incomplete last line is wrong. A complete last line with a wrong
+            checksum is damage, unless it has zero bytes, which a loss of power leaves.
         """
         if create and not (Path(path) / HEADER).exists():
             return cls.create(path, fsync=fsync, keep=keep)
@@ -218,28 +215,28 @@ class Journal(ClosedByWith):
 
     @property
     def next_n(self) -> int:
-        """The number that the next record gets."""
+        """The number of the next record."""
         return self._end.n
 
     def append(self, record: dict[str, Any]) -> int:
-        """Write a record; returns its number once it is safe.
+        """Write a record; return its number once it is safe.
 
         Raises
         ------
         InvalidInput
-            If the record is no JSON object, or has one of the keys ``n`` and ``crc``.
+            If the record is not a JSON object, or has one of the keys ``n`` and ``crc``.
         JournalError
-            If it could not be written: then it is not in the journal. A later call succeeds where
-            the reason has gone, unless the message says that the journal must be opened again, as
-            where its lock was deleted.
+            If it could not be written: then it is not in the journal. A later call may succeed, unless
+            the message says that the journal must be opened again, for example after its lock was
+            deleted.
         """
         return self.append_many([record])[0]
 
     def append_many(self, records: Iterable[dict[str, Any]]) -> range:
-        """Write records, waiting for the disk once; returns their numbers once all are safe.
+        """Write records, waiting for the disk once; return their numbers once all are safe.
 
-        Errors as for `append`: none of them is taken in then. If the process ends meanwhile, the
-        first few of them may be found.
+        Errors as for `append`; then none of the records is in the journal. If the process ends
+        meanwhile, the first few of them may be.
         """
         self._check_usable()
         n = self._end.n
@@ -255,10 +252,10 @@ class Journal(ClosedByWith):
         return numbers
 
     def snapshot(self, document: dict[str, Any], arrays: Mapping[str, AnyArray]) -> int:
-        """Write the state before the next record, and begin a new segment;
-        returns that record's number.
+        """Write the state before the next record, and begin a new segment; return the number of that
+        record.
 
-        Afterwards, snapshots and segments beyond those to keep are deleted.
+        Afterwards, older snapshots and segments are deleted (``keep``).
 
         Parameters
         ----------
@@ -270,10 +267,9 @@ class Journal(ClosedByWith):
         Raises
         ------
         InvalidInput
-            If document or arrays are not that.
+            If document or arrays are invalid.
         JournalError
-            If the disk refuses: older snapshots are all there then, and records can be appended as
-            before.
+            If the disk fails: then no older snapshot is deleted, and records can be appended as before.
         """
         self._check_usable()
         n = self._end.n
@@ -283,7 +279,7 @@ class Journal(ClosedByWith):
         try:
             temporary = disk.write_temporary(target, data, self._durable)
             try:
-                self._begin_segment(n)  # first, so that no snapshot is ever without its segment
+                self._begin_segment(n)  # first: no snapshot may be without its segment
                 disk.rename(temporary, target)
             except BaseException:
                 disk.remove_temporary(temporary)
@@ -297,7 +293,7 @@ class Journal(ClosedByWith):
         return n
 
     def close(self) -> None:
-        """Let others write the journal."""
+        """Close the journal, so that another process can write it."""
         self._refusal = f"journal {self.path} is closed"
         self._file.close()
         self._owner.close()
@@ -307,7 +303,7 @@ class Journal(ClosedByWith):
         with reading(self.path):
             layout = list_folder(self.path)
             check_layout(self.path, layout)
-            # Older segments are whole: a new one is only begun when the one before it is.
+            # Older segments are complete: a new one is begun only after that.
             segment = SegmentReader(self.path, layout.segments[-1])
             try:
                 for _ in segment.lines():
@@ -325,16 +321,14 @@ class Journal(ClosedByWith):
         return segment.start, _End(segment.n, segment.position, segment.check)
 
     def _open_end(self) -> FileIO:
-        """The last segment, nothing after its last whole line,
-        and all that was written before made safe.
-        """
+        """Open the last segment, without an incomplete last line, and make all earlier writes safe."""
         for temporary in self.path.glob(f"{disk.TEMPORARY}*"):
             temporary.unlink()
         file = disk.open_to_append(segment_path(self.path, self._start))
         try:
             if self.dropped:
                 disk.truncate(file, self._end.size)
-            if self._durable:  # whoever wrote it may have ended before it was
+            if self._durable:  # the last writer may have ended before it synced
                 disk.sync(file)
             self._sync_folder()
         except BaseException:
@@ -343,9 +337,7 @@ class Journal(ClosedByWith):
         return file
 
     def _check_usable(self) -> None:
-        """Refuse if this process is not the owner any more,
-        or somebody has written who never was.
-        """
+        """Raise `JournalError` if this process is no longer the owner, or another process has written."""
         if self._refusal:
             raise JournalError(self._refusal)
         segment = segment_path(self.path, self._start)
@@ -353,7 +345,7 @@ class Journal(ClosedByWith):
             why = self._owner.why_not()
             if not why and not disk.is_same_file(self._file, segment):
                 why = f"{segment.name} was deleted or replaced"
-            # A writer that asks for no lock and leaves no token is found by the length of the file.
+            # The length of the file reveals a writer that uses neither lock nor token.
             if not why and disk.size(self._file) != self._end.size:
                 why = f"another process has written {segment.name}"
         except OSError as error:
@@ -366,15 +358,15 @@ class Journal(ClosedByWith):
         self._refusal = f"journal {self.path} takes nothing more until it is opened again: {reason}"
 
     def _write(self, data: bytes, end: _End) -> None:
-        """Make the segment end there, or as before."""
-        self._refuse("a write was broken off")  # by whatever makes us leave before this is undone
+        """Append the data, or leave the segment as it was."""
+        self._refuse("a write was broken off")  # stands if an exception ends this method early
         try:
             disk.write(self._file, data)
             if self._durable:
                 disk.sync(self._file)
             self._end = end
         except BaseException as error:
-            # What was written is taken back, so that the journal ends with a whole record.
+            # The partial write is removed, so that the journal ends with a complete record.
             first = self._end.n
             last = end.n - 1
             lost = f"record {first} was" if first == last else f"records {first} to {last} were"
@@ -398,7 +390,7 @@ class Journal(ClosedByWith):
         self._refusal = ""
 
     def _begin_segment(self, n: int) -> None:
-        """Let the next record be the first of a new segment, or leave all as it is."""
+        """Begin a new segment with the next record, or change nothing."""
         if self._start == n:
             return
         path = segment_path(self.path, n)
@@ -407,9 +399,8 @@ class Journal(ClosedByWith):
             disk.open_to_append(path, new=True).close()
             self._sync_folder()
         except BaseException as error:
-            if not isinstance(
-                error, FileExistsError
-            ):  # else somebody writes here who does not ask for the lock
+            # An existing file is that of a writer without the lock, and is not removed.
+            if not isinstance(error, FileExistsError):
                 path.unlink(missing_ok=True)
                 self._refusal = ""
             raise
@@ -421,8 +412,8 @@ class Journal(ClosedByWith):
         self._refusal = ""
 
     def _delete_older(self) -> None:
-        """Delete from the oldest on, and snapshots before segments,
-        so that what is left is always a whole journal.
+        """Delete the oldest files first, and snapshots before segments, so that the remaining files are
+        a complete journal at any time.
         """
         layout = list_folder(self.path)
         if self._keep is None or len(layout.snapshots) < self._keep:
