@@ -1,14 +1,14 @@
 """Cells of GPUs that virtual clusters own: buddy allocation, its safety, and exact placement of pods.
 
-A cell of level l is a group of GPUs close to each other, and splits into k_l cells of level l - 1, down
-to single GPUs. Virtual clusters own numbers of cells of each level, not GPUs, so that no tenant finds
-the GPUs that it was promised in pieces. With f_l the free cells of level l that are in no larger free
-one, and q_l the cells of level l that are promised and not yet taken:
+A cell of level l is a group of nearby GPUs, and splits into k_l cells of level l - 1, down to single
+GPUs. Virtual clusters own numbers of cells of each level, not GPUs, so that the GPUs promised to a
+tenant are never fragmented. With f_l the free cells of level l that are in no larger free cell, and q_l
+the cells of level l that are promised and not yet taken:
 
     s_L = f_L - q_L at the highest level,   s_l = f_l - q_l + k_{l+1} s_{l+1}
 
-All promises can be kept if, and only if, every s_l >= 0. A promised cell that is taken by buddy allocation
-leaves it so: a free cell of its level, else a part of the smallest larger one.
+All promises can be kept if, and only if, every s_l >= 0. Buddy allocation of a promised cell preserves
+this: it takes a free cell of its level, else a part of the smallest larger free cell.
 
 References
 ----------
@@ -201,7 +201,7 @@ class BuddyCells(Displayed):
         raise ValueError(f"the cell of {self.sizes[level]} GPUs at {start} is not free")
 
     def give_back(self, start: int) -> None:
-        """Give a cell back; what is free as a whole becomes one larger cell.
+        """Give a cell back; free cells that form a larger cell are merged.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class BuddyCells(Displayed):
             self._free[level].add(start)
 
     def _cut(self, at: int, first: int, level: int, start: int) -> None:
-        """Split a free cell until that of a level which begins at a GPU is apart, and not free."""
+        """Split a free cell down to the cell of a level that begins at a GPU; that cell is not free."""
         self._free[at].remove(first)
         while at > level:
             at -= 1
@@ -232,7 +232,7 @@ class BuddyCells(Displayed):
 def place_pods(
     chains: Sequence[BuddyCells], pods: Sequence[int], engine: Engine
 ) -> list[tuple[int, int]] | None:
-    """Cells for all pods of a gang, or the proof that there are none.
+    """Cells for all pods of a gang; None if it is proven that they do not fit.
 
         z[p,c] in {0, 1}:  sum_c z[p,c] = 1 ;  each GPU in at most one chosen cell
         minimise  sum_{p,c} b_c z[p,c],   b_c: GPUs of the free cell that c is taken out of, without those of c
@@ -251,7 +251,7 @@ def place_pods(
     Returns
     -------
     list of (int, int), or None
-        Chain and first GPU of each pod's cell; None: it is shown that they do not fit.
+        Chain and first GPU of each pod's cell; None: it is proven that they do not fit.
 
     Raises
     ------
@@ -261,7 +261,7 @@ def place_pods(
     pod, chain, start, size, broken = _choices(chains, pods)
     if len(np.unique(pod)) < len(pods):
         return None
-    first = np.cumsum([0, *(one.leaves for one in chains)])
+    first = np.cumsum([0, *(cells.leaves for cells in chains)])
     leaf = np.repeat(first[chain] + start, size) + _within(size)
     program = LinearProgram()
     z = program.variables(len(pod), name="z", upper=1.0, integer=True)
@@ -270,7 +270,7 @@ def place_pods(
         (np.ones(len(leaf)), (leaf, np.repeat(np.arange(len(pod)), size))),
         shape=(int(first[-1]), len(pod)),
     )
-    # Pods that are left out cost more than any others break: the program always has a point
+    # A pod that is left out costs more than all broken cells, so the program is always feasible.
     out = program.variables(len(pods), name="out", upper=1.0, integer=True)
     program.constrain(of_pod @ z + out == 1.0, name="one")
     program.constrain(of_leaf @ z <= 1.0, name="apart")
@@ -289,7 +289,7 @@ def place_pods(
 def _choices(
     chains: Sequence[BuddyCells], pods: Sequence[int]
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Every cell of its level that is open, for each pod: pod, chain, first GPU, GPUs, and b."""
+    """Every open cell of the right level for each pod: pod, chain, first GPU, GPUs, and b."""
     rows = []
     for number, gpus in enumerate(pods):
         for place, cells in enumerate(chains):

@@ -1,8 +1,8 @@
-"""Independent checks of placements and of rounds; nothing of what made them is used.
+"""Independent checks of placements and of rounds; they use no code that makes these.
 
-`check_placement` turns rows of an allocation into entries (`PlacedRow`): who holds which GPUs at one
-time. Each rule is one function over entries. `check_rounds` checks slices against the allocation
-and the capacities. The plan of a round is checked by `optsched.rounds.checking`, in arrays.
+`check_placement` turns rows of an allocation into entries (`PlacedRow`) with the GPUs that they hold
+at one time. Each rule is one function over entries. `check_rounds` checks slices of time against the
+allocation and the capacities. `optsched.rounds.checking` checks the plan of a round, in arrays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from optsched.placement.shares import Shares
 from optsched.solution import Rounds
 from optsched.solution.certificate import FEASIBILITY
 
-# --- who holds which GPUs at one time --------------------------------------------------------
+# --- entries ---------------------------------------------------------------------------------
 
 SLACK = 1e-6
 """Relative excess of a share, a CPU or a capacity that is rounding."""
@@ -37,7 +37,7 @@ SLACK = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """One thing that is wrong: the entry, the part of it, and the text of the message."""
+    """An error: the entry, the part of it, and the text of the message."""
 
     entry: int
     part: str
@@ -56,9 +56,9 @@ class PlacedRow(NamedTuple):
     share : float
         Share of each GPU.
     needs : mapping of str to float
-        What each GPU needs of CPUs, memory and other resources of its node.
+        Needs per GPU: CPUs, memory and other resources of its node.
     profile : Partition or None
-        Of the slice that it has of each GPU (MIG).
+        Profile of its slice of each GPU (MIG).
     """
 
     names: Sequence[str]
@@ -74,7 +74,7 @@ class PlacedRow(NamedTuple):
 
 
 class NodeOfPool(NamedTuple):
-    """How many GPUs a node has, and whether it takes work."""
+    """Number of GPUs of a node, and whether it takes work."""
 
     gpus: int
     usable: bool
@@ -143,18 +143,18 @@ def slices_kept(entries: Mapping[int, PlacedRow]) -> list[Flaw]:
 
 
 def _can_start(parts: Sequence[Partition], taken: frozenset[int]) -> bool:
-    """Whether each of the parts has a start from which the memory slices that it takes are free."""
+    """Whether all parts have starts at which they overlap neither each other nor ``taken``."""
     if not parts:
         return True
     for start in parts[0].starts:
-        mine = frozenset(range(start, start + parts[0].memory_slices))
-        if not mine & taken and _can_start(parts[1:], taken | mine):
+        slices = frozenset(range(start, start + parts[0].memory_slices))
+        if not slices & taken and _can_start(parts[1:], taken | slices):
             return True
     return False
 
 
 def node_resources_kept(entries: Mapping[int, PlacedRow], cluster: Cluster) -> list[Flaw]:
-    """No node, and no group of nodes with a common resource, is asked for more than it has."""
+    """No node, and no resource that several nodes share, is used beyond its capacity."""
     capacity: dict[tuple[str, str], float] = {}
     for pool in cluster.pools:
         for row in range(len(pool.node_gpus)):
@@ -168,7 +168,7 @@ def node_resources_kept(entries: Mapping[int, PlacedRow], cluster: Cluster) -> l
     for number, entry in entries.items():
         for node, gpus in entry.gpus_on.items():
             places = [(node, "cpu"), (node, "memory")]
-            # A resource of some nodes is counted once for all of them, under the empty name.
+            # A resource that several nodes share is counted once for all, under the empty name.
             places += [("", group.name) for group in groups if node in (group.nodes or ())]
             for place in places:
                 need = entry.needs.get(place[1])
@@ -200,7 +200,7 @@ def anti_affinity_kept(
         for number, entry in entries.items():
             for name in entry.names:
                 for node in entry.gpus_on if name in apart else ():
-                    # The two jobs of a row share nodes: such a pair is found here as well.
+                    # This also finds a pair of two jobs that must be apart.
                     other = first_on.setdefault(node, name)
                     if other != name:
                         words = (
@@ -217,15 +217,15 @@ def jobs_placed_once(classes: Classes, job: IntArray, partner: IntArray) -> list
     first = dict[int, int]()
     flaws = []
     for row, jobs in enumerate(zip(job.tolist(), partner.tolist(), strict=True)):
-        for one in jobs:
-            if one >= 0 and first.setdefault(one, row) != row:
-                words = f"is placed a second time (entry {first[one]} is the first)"
-                flaws.append(Flaw(row, "row", f"job {names[one]} {words}"))
+        for member in jobs:
+            if member >= 0 and first.setdefault(member, row) != row:
+                words = f"is placed a second time (entry {first[member]} is the first)"
+                flaws.append(Flaw(row, "row", f"job {names[member]} {words}"))
     return flaws
 
 
 def gpus_of_row(classes: Classes, column: int, entry: int, gpus: Sequence[str]) -> list[Flaw]:
-    """A gang has the GPUs of its row, on at most as many nodes as its throughput is for."""
+    """A gang has as many GPUs as its row, on at most the nodes that its throughput assumes."""
     table = classes.configurations
     configuration = int(classes.configuration[column])
     wanted = table.gpus[configuration]
@@ -234,7 +234,7 @@ def gpus_of_row(classes: Classes, column: int, entry: int, gpus: Sequence[str]) 
         words = f"found {len(gpus)} GPUs, expected the {wanted} of the row"
         flaws.append(Flaw(entry, "gpus", words))
     nodes = dict.fromkeys(gpu.rpartition("/")[0] for gpu in gpus)
-    # A row without nodes stated spans one.
+    # A row that states no nodes spans one node.
     most = max(int(table.nodes[configuration]), 1)
     if len(nodes) > most:
         words = (
@@ -249,10 +249,10 @@ def gpus_of_row(classes: Classes, column: int, entry: int, gpus: Sequence[str]) 
 
 
 def _in_one_group(cluster: Cluster, level: int, entry: int, nodes: Sequence[str]) -> list[Flaw]:
-    """All nodes of a row whose throughput is for one rack or block are in one."""
+    """If the throughput of a row assumes one rack or block, all its nodes are in one."""
     name = cluster.level_names[level - 1]
     number = cluster.numbering.by_name
-    # What is no node is a separate flaw (`gpus_of_pool`).
+    # An unknown node is a separate flaw (`gpus_of_pool`).
     known = [node for node in nodes if node in number]
     groups = {int(cluster.group_of_node[level, number[node]]) for node in known}
     if len(groups) <= 1:
@@ -268,9 +268,7 @@ def running_jobs_unmoved(
     column: IntArray,
     gpus: Sequence[Sequence[str]],
 ) -> list[Flaw]:
-    """Running jobs that cannot be preempted keep their GPUs,
-    and no other row has one of these whole.
-    """
+    """Running jobs that cannot be preempted keep their GPUs, and no other row has one of these whole."""
     table = classes.instance.jobs_table
     stays = must_stay(classes.instance)
     share = classes.configurations.share[classes.configuration[column]]
@@ -278,17 +276,17 @@ def running_jobs_unmoved(
     for number in np.flatnonzero(stays).tolist():
         holder |= dict.fromkeys(table.running[number][1], table.names[number])
     flaws = []
-    for row, mine in enumerate(gpus):
+    for row, given in enumerate(gpus):
         jobs = [number for number in (int(job[row]), int(partner[row])) if number >= 0]
         firm = [number for number in jobs if stays[number]]
         for number in firm:
             held = table.running[number][1]
-            if sorted(mine) != sorted(held):
+            if sorted(given) != sorted(held):
                 why = f"job {table.names[number]} runs on {listed(held)} and cannot be preempted"
-                words = f"found {listed(mine)}, expected {listed(held)}: {why}"
+                words = f"found {listed(given)}, expected {listed(held)}: {why}"
                 flaws.append(Flaw(row, "gpus", words))
-        # A row of shares may run beside such a job: the sum of the shares is checked for that.
-        of_others = [gpu for gpu in mine if gpu in holder]
+        # A row of shares may run beside such a job: the sum of the shares is checked elsewhere.
+        of_others = [gpu for gpu in given if gpu in holder]
         if of_others and not firm and share[row] == 1.0:
             gpu = of_others[0]
             why = f"job {holder[gpu]}, which holds {gpu}, cannot be preempted"
@@ -307,8 +305,7 @@ def check_placement(
     gpus: Sequence[Sequence[str]],
     constraints: Iterable[Mapping[str, Any]] = (),
 ) -> list[Flaw]:
-    """What is wrong with the GPUs of some rows that run at one time;
-    an empty list where nothing is.
+    """Errors in the GPUs of rows that run at one time; an empty list if there are none.
 
     Parameters
     ----------
@@ -318,29 +315,29 @@ def check_placement(
     gpus : sequence of sequences of str, length P
         ``node/index``.
     constraints : iterable of mappings
-        Side constraints; those of kind ``anti-affinity`` count.
+        Side constraints; those of kind ``anti-affinity`` are checked.
     """
     instance = classes.instance
     table = classes.configurations
     names = instance.jobs_table.names
     pools = instance.cluster.pools
-    # Made once for each pool: thousands of rows ask for the same nodes.
+    # Cached: thousands of rows use the same pools.
     nodes_of = cache(lambda pool: nodes_of_pool(pools[pool], instance.now))
     flaws = jobs_placed_once(classes, job, partner)
     entries: dict[int, PlacedRow] = {}
-    for row, mine in enumerate(gpus):
+    for row, given in enumerate(gpus):
         configuration = int(classes.configuration[column[row]])
         pool = int(table.pool[configuration])
         if pool < 0:
-            words = f"found {len(mine)} GPUs, expected none: the row uses no pool"
+            words = f"found {len(given)} GPUs, expected none: the row uses no pool"
             flaws.append(Flaw(row, "gpus", words))
             continue
-        flaws += gpus_of_pool(row, mine, pools[pool].name, nodes_of(pool))
-        flaws += gpus_of_row(classes, int(column[row]), row, mine)
-        jobs = [names[int(one)] for one in (job[row], partner[row]) if one >= 0]
+        flaws += gpus_of_pool(row, given, pools[pool].name, nodes_of(pool))
+        flaws += gpus_of_row(classes, int(column[row]), row, given)
+        jobs = [names[int(number)] for number in (job[row], partner[row]) if number >= 0]
         needs = needs_of_column(classes, int(column[row]))
         profile = profile_of(classes, configuration)
-        entries[row] = PlacedRow(jobs, mine, float(table.share[configuration]), needs, profile)
+        entries[row] = PlacedRow(jobs, given, float(table.share[configuration]), needs, profile)
     flaws += no_gpu_given_twice(entries)
     flaws += slices_kept(entries)
     flaws += node_resources_kept(entries, instance.cluster)
@@ -358,7 +355,7 @@ def nodes_of_pool(pool: Pool, now: float) -> dict[str, NodeOfPool]:
 
 
 def profile_of(classes: Classes, configuration: int) -> Partition | None:
-    """The profile of the slice that a configuration names (MIG), None for none.
+    """The profile of the slice of a configuration (MIG), None for no slice.
 
     Raises
     ------
@@ -378,7 +375,7 @@ def profile_of(classes: Classes, configuration: int) -> Partition | None:
 
 
 def needs_of_column(classes: Classes, column: int) -> dict[str, float]:
-    """What a column needs per GPU, by name: its option states it, or the workloads of its jobs."""
+    """Needs of a column per GPU, by name: those of its option, else those of its jobs' workloads."""
     candidates = classes.candidates
     instance = classes.instance
     columns = candidates.columns
@@ -399,32 +396,30 @@ def needs_of_column(classes: Classes, column: int) -> dict[str, float]:
 
 RELATIVE = 1e-9
 ABSOLUTE = 1e-11
-"""Rows run for what they should up to this, relative to it or as a share of the window."""
+"""Tolerances for the time of a row: relative, and as a share of the window."""
 CLOSED = 1e-7
-"""Largest distance of bound and scale where nothing is left to search."""
+"""Largest difference of bound and scale after a finished search."""
 REPORTED = 20
-"""Flaws of one sort that are reported."""
+"""Flaws of one kind that are reported."""
 
 
 class RoundsFlaw(NamedTuple):
-    """What is wrong with rounds:
-    the field, as a path inside of `rounds` in a solution file, and words.
-    """
+    """An error in rounds: the field, as a path inside `rounds` of a solution file, and a text."""
 
     field: str
     words: str
 
 
 def check_rounds(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
-    """What is wrong with rounds; nothing if they are right.
+    """Errors in rounds; an empty list if there are none.
 
-    Every slice keeps every renewable resource, has whole GPUs for its shares, and has no job twice;
-    slices have no negative length and fill at most the window; every row runs for ``scale`` times
-    its fraction (by the priority rule: for at least as much, and one of them for no more, unless
-    ``scale`` is 1).
+    Every slice is within every renewable resource, has whole GPUs for its shares, and has no job twice;
+    lengths of slices are not negative and fill at most the window; every row runs for ``scale`` times
+    its fraction (by the priority rule: for at least that, and some row for no more, unless ``scale`` is
+    1).
     """
     problems = [*_check_length(rounds), *_check_share(rounds)]
-    # The checks behind this one read the matrix, and rely on it.
+    # The later checks need a valid matrix.
     shape = (len(rounds), len(rounds.rows))
     if rounds.runs.shape != shape or not (rounds.runs.data == 1).all():
         return [
@@ -533,7 +528,7 @@ def _check_capacity(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
 
 
 def _check_packing(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
-    """Slices of which the shares of GPUs don't fit into whole GPUs, or are not known to."""
+    """Slices whose shares of GPUs do not fit into whole GPUs, or are not known to fit."""
     shares = Shares.of(classes, rounds.rows.column)
     if shares is None:
         return []
@@ -548,15 +543,12 @@ def _check_packing(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
 
 
 def _check_received(rounds: Rounds) -> list[RoundsFlaw]:
-    """Rows that run for another time than they should;
-    of a wrong scale, where all the others agree, just that.
-    """
+    """Rows with a wrong running time; if all rows agree on another scale, only the scale is reported."""
     fraction = rounds.rows.fraction
     received = rounds.received
     wanted = fraction > 0
     if not wanted.any() or not np.isfinite(rounds.scale):
         return []
-    # Where all rows run for the same wrong share, only the scale is wrong.
     share = np.divide(received, fraction, out=np.zeros_like(received), where=wanted)
     if rounds.method == "priority":
         least = float(min(1.0, share[wanted].min()))
@@ -571,7 +563,7 @@ def _check_received(rounds: Rounds) -> list[RoundsFlaw]:
                 )
             ]
         )
-    large = fraction >= 0.1 * fraction.max()  # what rounding is to these tells nothing else
+    large = fraction >= 0.1 * fraction.max()  # the scale of small fractions is inexact
     actual = float(np.median(share[large]))
     problems = []
     scale = rounds.scale

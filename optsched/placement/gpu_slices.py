@@ -1,4 +1,4 @@
-"""Which slice of which GPU each job of a plan with layouts (MIG) runs in."""
+"""The GPU slice in which each job of a plan with layouts (MIG) runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from optsched.performance import partitions_of
 from optsched.solution import Solution
 
 WHOLE = "whole"
-"""Layout of a GPU that is not cut."""
+"""Layout of a GPU without slices."""
 
 
 class GpuSlice(NamedTuple):
@@ -82,11 +82,11 @@ class SlicedGpus(DisplayedTable):
 
 @checks_arguments
 def slices(solution: Solution) -> SlicedGpus:
-    """Which slice of which GPU each job of a plan with layouts runs in.
+    """The GPU slice in which each job of a plan with layouts runs.
 
-    The plan says how many GPUs have each layout, and how many jobs run in slices of each profile.
-    Layouts go to the usable GPUs of a pool in the order of its nodes, jobs to the slices of their
-    profile in the order of the plan, and whole GPUs come after the others.
+    The plan has the number of GPUs with each layout, and the jobs in slices of each profile. Layouts
+    are assigned to the usable GPUs of a pool in the order of its nodes, jobs to the slices of their
+    profile in the order of the plan; whole GPUs come last.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def sliced_gpus(
     rows: Iterable[Mapping[str, Any]],
     layouts: Mapping[str, Mapping[str, int]],
 ) -> SlicedGpus:
-    """The same from the rows and layouts of a solution file."""
+    """As `slices`, from the rows and layouts of a solution file."""
     waiting: dict[tuple[str, str | None], deque[str]] = defaultdict(deque)
     for row in rows:
         if row["pool"] is not None:
@@ -159,7 +159,7 @@ def _cut(
     whole = legal.layout_for(left)
     assert whole is not None
     for at in whole:
-        # What a layout of fewer slices leaves free is no slice
+        # A layout may be a part of a larger one: the slices that it lacks are left out.
         if left[at.profile]:
             left[at.profile] -= 1
             name = legal.names[at.profile]

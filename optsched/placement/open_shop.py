@@ -22,7 +22,7 @@ or a pool one that has to run from then on: there are at most as many slices as 
 jobs and pools together. That is the decomposition of Birkhoff with the identical GPUs of a pool as
 one node: neither GPUs nor the padding to a square matrix are spelled out.
 
-The arithmetic is in whole numbers, so that nothing is lost in subtractions.
+The arithmetic uses integers, so that subtractions are exact.
 """
 
 from __future__ import annotations
@@ -97,15 +97,14 @@ class CoveringMatching:
             self.degree[place] -= count
 
     def cover(self, job: int, slack: FloatArray | IntArray, left: IntArray) -> None:
-        """Match a job; if another has to yield, the one of the largest slack.
+        """Match a job; if another job must give up its place, it is the one with the largest slack.
 
         Parameters
         ----------
         job : int
         slack : array, shape (J,)
-            Who yields first.
         left : IntArray, shape (E,)
-            Which of several edges is taken first.
+            Of several edges to a place, the one with the largest value is used.
         """
         came_by = [-1] * len(self.degree)  # the edge by which a job would come to each place
         queue: deque[int] = deque()
@@ -114,16 +113,13 @@ class CoveringMatching:
             place = queue.popleft()
             if self.degree[place] < self.capacity[place]:
                 return self._shift(came_by, place, -1)
-            # A full place: one of its jobs yields that need not run, or one moves on.
-            here = np.flatnonzero(self.on & (self.place == place))
-            yielding = here[~self.must_match[self.job[here]]]
+            # A full place: one of its jobs that need not run gives way, or one moves to another place.
+            present = np.flatnonzero(self.on & (self.place == place))
+            yielding = present[~self.must_match[self.job[present]]]
             if len(yielding):
-                return self._shift(
-                    came_by,
-                    place,
-                    int(yielding[np.argmax(slack[self.job[yielding]])]),
-                )
-            moving = mask_of(self.job[here], len(self.edge))
+                largest = int(yielding[np.argmax(slack[self.job[yielding]])])
+                return self._shift(came_by, place, largest)
+            moving = mask_of(self.job[present], len(self.edge))
             self._reach(
                 np.flatnonzero(moving[self.job] & self.open & ~self.on),
                 came_by,
@@ -139,7 +135,7 @@ class CoveringMatching:
         queue: deque[int],
         left: IntArray,
     ) -> None:
-        """Note the places at the far ends of edges that were not reached before."""
+        """Record the places at the other ends of edges that were not reached before."""
         for place in np.unique(self.place[edges]).tolist():
             if came_by[place] < 0:
                 ways = edges[self.place[edges] == place]
@@ -147,7 +143,7 @@ class CoveringMatching:
                 queue.append(place)
 
     def _shift(self, came_by: list[int], place: int, yielding: int) -> None:
-        """Move every job on the path that ends at a place to the edge by which it comes."""
+        """Move every job on the path to a place to the edge by which it reaches its new place."""
         gone = [yielding] if yielding >= 0 else []
         new = [came_by[place]]
         old = int(self.edge[self.job[new[-1]]])
@@ -165,23 +161,20 @@ class CoveringMatching:
         ----------
         place : int
         wanted : IntArray, shape (J,)
-            Which job without an edge is taken first: the one that has the most to run.
+            Of the jobs without an edge, the one with the largest value is used.
         left : IntArray, shape (E,)
-            Which job is moved first.
+            Of several jobs that could move, the one with the largest value moves.
         """
         leaves_by = {place: -1}  # the edge by which a place would lose a job
         queue = deque([place])
         while queue:
-            here = queue.popleft()
-            coming = np.flatnonzero(self.open & ~self.on & (self.place == here))
+            target = queue.popleft()
+            coming = np.flatnonzero(self.open & ~self.on & (self.place == target))
             now = self.edge[self.job[coming]]
             idle = coming[now < 0]
             if len(idle):
-                return self._pull(
-                    here,
-                    int(idle[np.argmax(wanted[self.job[idle]])]),
-                    leaves_by,
-                )
+                first = int(idle[np.argmax(wanted[self.job[idle]])])
+                return self._pull(target, first, leaves_by)
             coming = coming[now >= 0]
             now = now[now >= 0]
             for other in np.unique(self.place[now]).tolist():
@@ -189,15 +182,15 @@ class CoveringMatching:
                     continue
                 ways = coming[self.place[now] == other]
                 way = int(ways[np.argmax(left[ways])])
-                # The other place need not stay full: it gives a job away, and the path ends there.
+                # The other place need not stay full, so the path ends there.
                 if not self.must_fill[other]:
-                    return self._pull(here, way, leaves_by)
+                    return self._pull(target, way, leaves_by)
                 leaves_by[other] = way
                 queue.append(other)
         raise AssertionError("no matching meets the demands")
 
     def _pull(self, place: int, edge: int, leaves_by: dict[int, int]) -> None:
-        """Take an edge into a place, and let each place on the path pass a job on."""
+        """Use an edge into a place, and move one job from each place on the path to the next."""
         new = [edge]
         while leaves_by[place] >= 0:
             new.append(leaves_by[place])
@@ -215,19 +208,19 @@ class CoveringMatching:
 UNIT = 2**60
 """Times are counted in units of 1 / UNIT."""
 GRID = 2**16
-"""Times are rounded to as many units, 6e-14:
-what differs by a solver's rounding alone ends together.
+"""Times are rounded to multiples of this many units (6e-14), so that times which differ only by a
+solver's rounding end together.
 """
 
 
 def as_open_shop(instant: Instant) -> tuple[IntArray, IntArray] | None:
-    """(place of each row, jobs that each place takes)
-    if the instant is a matching of jobs and places, else None.
+    """(place of each row, jobs that each place takes) if the instant is a matching of jobs and places,
+    else None.
 
-    It is one if no jobs share and each row uses one resource, of which all its rows use the same
-    amount: one GPU each of a pool, or gangs of one size. Rows that use no resource that can bind
-    are on their own place. Where a pool has rows with shares of GPUs, as many of each must fit
-    on one GPU, so that it does not matter which rows run.
+    It is a matching if there are no pairs, and each row uses one resource, of which all its rows use
+    the same amount: one GPU each of a pool, or gangs of one size. Rows without a resource that can bind
+    have a separate place. If rows of a pool use shares of GPUs, equally many of each must fit on one
+    GPU, so that only the number of running rows matters.
     """
     uses = np.diff(instant.by_row.indptr)
     if (
@@ -245,7 +238,6 @@ def as_open_shop(instant: Instant) -> tuple[IntArray, IntArray] | None:
         amount = usage.data[usage.indptr[resource] : usage.indptr[resource + 1]]
         if amount.max() > amount.min() * FULL:
             return None
-        # All rows use as much of it, so that only their number counts.
         takes[resource] = int(FULL / amount.max())
     return place, takes
 
@@ -262,7 +254,7 @@ def decompose(
     time : FloatArray, shape (A,)
         At most about 1 each.
     takes : IntArray, shape (P,)
-        How many jobs a place takes at a time, at least 1.
+        Number of jobs that a place takes at a time, at least 1.
 
     Returns
     -------
@@ -273,7 +265,7 @@ def decompose(
     total : float
         C.
     """
-    # Whole numbers: in floating point slices would end apart by rounding, and never quite.
+    # Integers: with floating-point rounding, slices would not end at the same time.
     left = np.rint(time * (UNIT // GRID)).astype(np.int64) * GRID
     entries = np.flatnonzero(left > 0)
     if len(entries) == 0:
@@ -290,9 +282,7 @@ def decompose(
 
 
 class _Slices:
-    """The state of a decomposition:
-    what is left of the times, and the matching of the current slice.
-    """
+    """The state of a decomposition: the remaining times, and the matching of the current slice."""
 
     def __init__(
         self,
@@ -341,11 +331,11 @@ class _Slices:
         return lengths, runs
 
     def _demand(self) -> None:
-        """Match the jobs that have to run from now on, fill the pools that have to be full."""
+        """Match the jobs that must run from now on, and fill the pools that must be full."""
         matching = self.matching
         matching.must_match = self.job_slack <= 0
         for place, slack in enumerate(self.place_slack):
-            # below one unit for each GPU: full in every matching that runs all the others
+            # A slack below one unit per GPU: the pool must be full.
             matching.must_fill[place] = slack < self.takes[place]
         for job in np.flatnonzero(matching.must_match & matching.idle()).tolist():
             if matching.edge[job] < 0:
@@ -355,11 +345,11 @@ class _Slices:
                 matching.fill(place, self.of_job, self.left)
 
     def _use_idle(self) -> None:
-        """Let jobs that wait run on GPUs that are idle, those with the most to run first."""
+        """Let waiting jobs run on idle GPUs, those with the most remaining time first."""
         matching = self.matching
         waiting = np.flatnonzero(matching.open & matching.idle()[self.job])
         while len(waiting):
-            # In passes over arrays: one entry of each job, as many for each place as it has room.
+            # In passes over arrays: one entry per job, and as many per place as it has room.
             room = np.array(self.takes) - np.array(matching.degree)
             waiting = waiting[room[self.place[waiting]] > 0]
             order = waiting[np.lexsort((-self.left[waiting], -self.of_job[self.job[waiting]]))]
@@ -384,7 +374,7 @@ class _Slices:
 
     def _advance(self, running: IntArray, delta: int) -> None:
         matching = self.matching
-        # Whoever does not run, and a pool that is not full, loses slack; all others keep theirs.
+        # Jobs that do not run, and pools that are not full, lose slack.
         self.time -= delta
         self.job_slack[matching.idle()] -= delta
         for place, takes in enumerate(self.takes):

@@ -18,13 +18,13 @@ Pricing: the most valuable pattern at the prices y is an integer program,
            s.t.      sum over the items i of group g of c_i  <=  n_g      (no job twice)
                      sum_i u_ri c_i  <=  1                                (renewable resources)
 
-A pattern of value above 1 enters. Where rows hold shares of GPUs the program is a relaxation, with
-the necessary rows of `optsched.placement.shares`: of its solution so much is taken as can be
-packed, and the search may end without a proof. Where nodes count, the program has their rows and
-columns too (`optsched.program.space`), and a pattern is a placement. If their contents are made on
-demand, the pattern is the best of those that were made, and v(y) is bounded by the prices of nodes. For
-any y >= 0, y / v(y) is feasible for the dual, so that (Farley, "A note on bounding a class of linear
-programming problems, including cutting stock problems", 1990)
+A pattern of value above 1 enters. If rows use shares of GPUs, the program is a relaxation with the
+necessary conditions of `optsched.placement.shares`: the part of its solution that can be packed is
+used, and the search may end without a proof. If nodes matter, the program includes their rows and
+columns (`optsched.program.space`), and a pattern is a placement. If their contents are made on demand,
+the pattern is the best one of the known contents, and the prices of nodes bound v(y). For any y >= 0,
+y / v(y) is feasible for the dual, so that (Farley, "A note on bounding a class of linear programming
+problems, including cutting stock problems", 1990)
 
     lambda <= v(y) / sum_i y_i X_i.
 
@@ -64,28 +64,27 @@ from optsched.solving.engine import Engine
 
 @dataclass(frozen=True)
 class Items:
-    """Rows put together: n_g jobs that have the same rows,
-    of equal use and equal fraction, are one group.
+    """Rows of equal jobs merged: n_g jobs with equal rows (equal use and fraction) are one group.
 
-    An item is one of the rows of a group, with all its members; c of an item run when c members run
-    in that row. Jobs that share with another are separate groups.
+    An item is one row of a group, for all its members; c of an item run if c members run in that row.
+    Jobs in pairs are separate groups.
 
     Attributes
     ----------
     need : FloatArray, shape (I,)
         Time of the item: of all members together, as a share of the window.
     usage : FloatArray, shape (R, I)
-        Share of each capacity that one of them holds.
+        Share of each capacity that one member uses.
     member : csr_matrix, shape (G, I)
-        1 where a member of the group takes part.
+        1 if a member of the group runs in the item.
     count : IntArray, shape (G,)
         n_g.
     rows : tuple of IntArray, length I
         The row of each member, in the order of the members.
     shares : Shares, optional
-        The shares of GPUs of each item; None where all GPUs are held as a whole.
+        The shares of GPUs of each item; None if all items use whole GPUs.
     nodes : NodeRoom, optional
-        The nodes that items find room on; None where the sums of pools alone count.
+        The nodes on which items need room; None if only sums of pools count.
     """
 
     need: FloatArray
@@ -98,12 +97,11 @@ class Items:
 
     @classmethod
     def of(cls, instant: Instant) -> Items:
-        """Put the rows of an allocation together."""
+        """Merge the rows of equal jobs."""
         use = instant.usage.toarray()
         shares, nodes = instant.shares, instant.nodes
         rows_of_job, has_partner = _rows_of_jobs(instant, _kinds(use, shares, nodes))
-        # Jobs with the same rows are one group; those that share with another are groups of their
-        # own.
+        # Jobs with equal rows are one group; each job in a pair is a separate group.
         groups: dict[object, list[int]] = {}
         for job, (_, alike) in sorted(rows_of_job.items()):
             groups.setdefault(job if has_partner[job] else alike, []).append(job)
@@ -136,15 +134,14 @@ class Items:
         return len(self.need)
 
     def greedy(self, order: IntArray, most: FloatArray) -> FloatArray:
-        """Counts of a set that fits:
-        items in order, each as often as there is room for it, at most ``most`` times.
+        """Counts of a set that fits: items in order, each as often as there is room, at most ``most``
+        times.
         """
         free = np.full(len(self.usage), FULL)
         members = self.count.astype(np.float64)
         by_item = self.member.tocsc()
         counts = np.zeros(len(self))
         for item in order.tolist():
-            # As often as the scarcest resource, and the members that are left, allow.
             uses = self.usage[:, item]
             groups = by_item.indices[by_item.indptr[item] : by_item.indptr[item + 1]]
             room = min(
@@ -158,9 +155,7 @@ class Items:
         return self.packed(counts)
 
     def packed(self, counts: FloatArray) -> FloatArray:
-        """As many of these counts, which are within all capacities,
-        as find nodes, or whole GPUs for their shares, too.
-        """
+        """Of counts within all capacities, those that also find nodes, or whole GPUs for their shares."""
         if self.shares is None and self.nodes is None:
             return counts
         each = np.repeat(np.arange(len(self)), counts.astype(np.int64))
@@ -176,10 +171,9 @@ class Items:
         )
 
     def peel(self, need: FloatArray, timer: Timer) -> tuple[FloatArray, FloatArray]:
-        """A plain way to run all of ``need``:
-        sets that fit, the longest jobs first, each until something ends.
+        """Run all of ``need`` greedily: sets that fit, the longest jobs first, each until one item ends.
 
-        Raises `OutOfTime`: with thousands of items each set takes a hundredth of a second.
+        Raises `OutOfTime`: with thousands of items, each set takes a hundredth of a second.
 
         Returns
         -------
@@ -208,11 +202,11 @@ class Items:
 CLOSED = 1e-9
 """Gap between the share and its bound at which the search ends."""
 COST = 2.0**13
-"""Prices are handed over so much larger, as solvers stop at absolute gaps of 1e-6."""
+"""Factor of prices in programs, because solvers stop at absolute gaps of 1e-6."""
 
 
 def _kinds(use: FloatArray, shares: Shares | None, nodes: NodeRoom | None) -> IntArray:
-    """Equal numbers for rows that use the same of every resource."""
+    """Number of the kind of each row, equal for rows with equal use of every resource."""
     alike = use if shares is None else np.vstack([use, shares.pool, shares.gpus, shares.share])
     if nodes is not None:
         alike = np.vstack([alike, nodes.column])
@@ -224,10 +218,10 @@ def _kinds(use: FloatArray, shares: Shares | None, nodes: NodeRoom | None) -> In
 def _rows_of_jobs(
     instant: Instant, kind: IntArray
 ) -> tuple[dict[int, tuple[list[int], tuple[tuple[int, float], ...]]], BoolArray]:
-    """Rows of each job by kind and fraction, with these as a key;
-    mask of the jobs that share with another.
+    """Rows of each job in the order of kind and fraction, with these as a key; and a mask of the jobs in
+    pairs.
 
-    A row of two jobs is listed with the first of them.
+    A row of two jobs is listed for the first of them.
     """
     rows: dict[int, list[int]] = {}
     for row in np.lexsort((instant.fraction, kind)).tolist():
@@ -237,11 +231,8 @@ def _rows_of_jobs(
         has_partner[instant.job[row]] = has_partner[instant.partner[row]] = True
         rows.setdefault(int(instant.partner[row]), [])
     keyed = {
-        job: (
-            mine,
-            tuple((int(kind[row]), float(instant.fraction[row])) for row in mine),
-        )
-        for job, mine in rows.items()
+        job: (of_job, tuple((int(kind[row]), float(instant.fraction[row])) for row in of_job))
+        for job, of_job in rows.items()
     }
     return keyed, has_partner
 
@@ -253,9 +244,9 @@ class PatternTimes:
     Attributes
     ----------
     lengths : FloatArray, shape (S,)
-        z; shares of the window, at most 1 in all if the allocation is realised.
+        z; shares of the window, with a sum of at most 1 if the allocation is realised.
     counts : FloatArray, shape (S, I)
-        Of each item in each pattern.
+        Counts of each item in each pattern.
     bound : float
         No larger share of the allocation than this can be realised, at most 1.
     finished : bool
@@ -269,9 +260,9 @@ class PatternTimes:
 
 
 def shortest(items: Items, engine: Engine) -> PatternTimes:
-    """Run all items in the shortest time; raises `OutOfTime` before it has a way to run them."""
-    # A plain way to start from: often it is short enough already. Its time counts as building, as
-    # about as much has to be left after the search for `spread`.
+    """Run all items in the shortest time; raises `OutOfTime` if there is no solution in time."""
+    # The greedy start is often short enough. Its time counts as building, because `spread` needs about
+    # as much time after the search.
     lengths, counts = engine.build(lambda: items.peel(items.need, engine.timer))
     bound = 1.0
     finished = True
@@ -288,7 +279,7 @@ def shortest(items: Items, engine: Engine) -> PatternTimes:
         if lengths.sum() <= 1 + CLOSED / 10:
             bound = 1.0
             break
-        # The integer program is only asked when filling finds no pattern that enters.
+        # The integer program is solved only if the heuristic finds no pattern.
         new = pricing.quickly(y)
         if not len(new):
             best, value = pricing.exactly(y)
@@ -299,9 +290,8 @@ def shortest(items: Items, engine: Engine) -> PatternTimes:
             if bound - 1 / lengths.sum() <= CLOSED:
                 break
             known = best is not None and (counts == best).all(axis=1).any()
-            if (
-                best is None or known or y @ best <= 1 + CLOSED / 10
-            ):  # what the solver's tolerance leaves, or a limit
+            # No new pattern: the gap is within the solver's tolerance, or a limit was reached.
+            if best is None or known or y @ best <= 1 + CLOSED / 10:
                 finished = bound - 1 / lengths.sum() <= 10 * CLOSED
                 break
             new = best[None, :]
@@ -312,7 +302,7 @@ def shortest(items: Items, engine: Engine) -> PatternTimes:
 
 
 class PatternMaster:
-    """minimise sum z  s.t.  patterns z >= need, z >= 0: a session that takes further patterns.
+    """minimise sum z  s.t.  patterns z >= need, z >= 0: a session to which patterns are added.
 
     Parameters
     ----------
@@ -324,7 +314,7 @@ class PatternMaster:
 
     def __init__(self, need: FloatArray, patterns: sp.csc_matrix, engine: Engine) -> None:
         self.engine = engine
-        # No pattern runs longer than all items one after the other would.
+        # No pattern runs longer than all items one after the other.
         self.longest = float(need.sum()) + 1.0
         program = LinearProgram()
         z = program.variables(patterns.shape[1], name="patterns", implied=(0.0, self.longest))
@@ -346,12 +336,12 @@ class PatternMaster:
 
 
 class Pricing:
-    """The most valuable pattern, quickly and exactly."""
+    """The most valuable pattern, by a heuristic and exactly."""
 
     def __init__(self, items: Items, engine: Engine) -> None:
         self.items = items
         self.engine = engine
-        # Any objective will do here: `exactly` sets the prices of the moment.
+        # The objective is a placeholder: `exactly` sets the prices.
         self.session = engine.open(self._program(np.ones(len(items))).arrays)
 
     def _program(
@@ -383,7 +373,7 @@ class Pricing:
         total = items.usage.sum(axis=0)
         largest = items.usage.max(axis=0, initial=0.0)
         found: dict[bytes, FloatArray] = {}
-        # Which measure of size fills best differs from prices to prices: all are tried.
+        # Which measure of size is best depends on the prices: all are tried.
         for size in (largest, total, np.ones(len(y)), np.sqrt(largest)):
             with np.errstate(divide="ignore"):
                 order = worth[np.argsort(-y[worth] / size[worth], kind="stable")]
@@ -396,7 +386,7 @@ class Pricing:
         """(counts, upper bound of v(y)); the bound is None if a limit left none."""
         if self.items.nodes is not None and not self.items.nodes.space.complete:
             return self._by_priced_contents(self.items.nodes, y)
-        others = self.session.arrays.shape[1] - len(y)  # those of the nodes
+        others = self.session.arrays.shape[1] - len(y)  # the columns of the nodes
         self.session.set_cost(np.append(y * COST, np.zeros(others)))
         values = self.engine.run(self.session)
         if values.bound is None:
@@ -411,7 +401,7 @@ class Pricing:
     def _by_priced_contents(
         self, nodes: NodeRoom, y: FloatArray
     ) -> tuple[FloatArray | None, float | None]:
-        """(counts in the contents of nodes that are made, upper bound of v(y) for all contents)."""
+        """(counts with the known contents of nodes, upper bound of v(y) over all contents)."""
         worth = y * COST
         alone = self._program(worth, nodes=False).arrays
         bounding = self._program(worth, contents=False).arrays
@@ -438,7 +428,7 @@ Part = tuple[FloatArray, list[IntArray]]
 def spread(
     items: Items, lengths: FloatArray, counts: FloatArray, engine: Engine
 ) -> tuple[FloatArray, sp.csr_matrix]:
-    """Slices over rows in which all members of a group run equally long in each of its items.
+    """Slices of rows in which all members of a group run equally long in each of its items.
 
     Parameters
     ----------
@@ -458,21 +448,21 @@ def spread(
     Raises
     ------
     OutOfTime
-        The rest of the groups would have no slices.
+        Some groups have no slices yet.
     """
     rows = int(max((part.max() for part in items.rows), default=-1)) + 1
     parts: list[list[Part]] = [[] for _ in lengths]
     indptr = items.member.indptr
     for group, size in enumerate(engine.timer.watching(items.count.tolist())):
-        mine = items.member.indices[indptr[group] : indptr[group + 1]].astype(np.int64)
+        of_group = items.member.indices[indptr[group] : indptr[group + 1]].astype(np.int64)
         if size == 1:
-            chosen = counts[:, mine] > 0
-            # A job alone is idle in most slices: to list it in all of them took longest.
+            chosen = counts[:, of_group] > 0
+            # Only slices in which the job runs: it is idle in most of them.
             for number in np.flatnonzero(chosen.any(axis=1)).tolist():
-                its_rows = [items.rows[item][0] for item in mine[chosen[number]]]
+                its_rows = [items.rows[item][0] for item in of_group[chosen[number]]]
                 parts[number].append((np.ones(1), [np.array(its_rows, np.int64)]))
             continue
-        for number, part in _shared_out(items, mine, size, lengths, counts, engine):
+        for number, part in _shared_out(items, of_group, size, lengths, counts, engine):
             parts[number].append(part)
     made = []
     runs = []
@@ -480,7 +470,7 @@ def spread(
         ends = np.unique(np.concatenate([[1.0], *(end for end, _ in groups)]))
         starts = np.concatenate(([0.0], ends[:-1]))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            # up to its last end a group is busy; what follows are idle members
+            # After the last end of a group its members are idle.
             running = [
                 rows_of[k]
                 for at, rows_of in groups
@@ -493,32 +483,32 @@ def spread(
 
 def _shared_out(
     items: Items,
-    mine: IntArray,
+    of_group: IntArray,
     size: int,
     lengths: FloatArray,
     counts: FloatArray,
     engine: Engine,
 ) -> list[tuple[int, Part]]:
-    """(slice, its parts) for a group of several members."""
-    slices, places = np.nonzero(counts[:, mine])
+    """(slice, its parts) for a group of several members; ``of_group`` are its items."""
+    slices, places = np.nonzero(counts[:, of_group])
     if len(slices) == 0:
         return []
-    # Cells: slices in which an item of the group runs, and how many of its members do.
-    count = counts[slices, mine[places]]
+    # Cells: slices in which an item of the group runs, and the number of members that run in it.
+    count = counts[slices, of_group[places]]
     time = _vertex(slices, places, count * lengths[slices], lengths, size, engine)
     # (items, members): the row of each member in each item.
-    rows = np.stack([items.rows[item] for item in mine])
+    rows = np.stack([items.rows[item] for item in of_group])
     result = []
     for number in np.unique(slices).tolist():
         cells = np.flatnonzero(slices == number)
         member = np.repeat(np.arange(size), len(cells))
         place = np.tile(places[cells], size)
-        takes = np.ones(len(mine), np.int64)
+        takes = np.ones(len(of_group), np.int64)
         takes[places[cells]] = count[cells]
         cut, running, total = decompose(
             member, place, (time[:, cells] / lengths[number]).ravel(), takes
         )
-        # Parts of a vertex that take longer than the slice, by a tolerance, are shortened alike.
+        # The parts may exceed the slice within a tolerance: all are shortened in proportion.
         ends = np.cumsum(cut) / max(total, 1.0)
         ends[ends > 1 - 1e-12] = 1.0
         result.append(
@@ -541,8 +531,8 @@ def _vertex(
     size: int,
     engine: Engine,
 ) -> FloatArray:
-    """t of every member and cell (slice, item), shape (members, cells):
-    a vertex, or equal shares if a limit is met.
+    """t of every member and cell (slice, item), shape (members, cells): a vertex, or equal shares if a
+    limit is reached.
     """
     cells = len(slices)
     equal = np.tile(amount / size, (size, 1))
@@ -565,7 +555,7 @@ def _vertex(
             sp.kron(whole, of_slice) @ t <= np.tile(lengths[used], size),
             name="slices",
         )
-    # any vertex will do: a cost without ties leads to one with few steps
+    # Any vertex is good; a cost without ties finds one in few steps.
     program.minimise(np.arange(1, size * cells + 1)[None, :] * SCRAMBLE % 1.0 @ t)
     values = engine.run(engine.open(program.arrays))
     if values.termination is not Termination.OPTIMAL or values.x is None:

@@ -1,4 +1,4 @@
-"""`realise`: from fractions of time to slices in which whole jobs run side by side."""
+"""`realise`: from fractions of time to slices of time in which whole jobs run side by side."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from optsched.solving.engine import Engine
 
 METHODS = ("auto", "open-shop", "patterns", "priority")
 PRIORITY_ROUNDS = 100
-"""Rounds of a window that is filled by the priority rule, unless another number is asked for."""
+"""Default number of rounds of a window that the priority rule fills."""
 MOST_ROUNDS = 100_000
 """Most rounds of a window."""
 
@@ -51,31 +51,30 @@ def realise(
         Runs the programs of ``patterns``; only that method needs one.
     method : str
         ``open-shop``
-            Exact, for jobs that hold one GPU (or gangs of one size per pool) and share with nobody.
+            Exact, for jobs on one GPU each (or gangs of one size per pool) that share no GPUs.
         ``patterns``
-            For everything: the largest share of the allocation that can be realised, with a bound.
+            For all allocations: the largest share of the allocation that can be realised, with a bound.
         ``priority``
-            Gavel's rule, round by round; comes close over many rounds.
+            Gavel's rule, round by round; converges over many rounds.
         ``auto``
-            All rows from the start, where they fit side by side; else open-shop where it applies,
-            else patterns.
+            All rows start together if they fit side by side; else open-shop if it applies, else
+            patterns.
     rounds : int, optional
-        Rounds that the window lasts. Default: 100 for ``priority``, for the others one for each
-        slice.
+        Number of rounds of the window. Default: 100 for ``priority``, otherwise one per slice.
     constraints : iterable of mappings
-        Side constraints. With ``placeable`` among them, rows that run at one time find nodes, except
-        by ``priority``.
+        Side constraints. With ``placeable``, rows that run at one time have room on nodes, except by
+        ``priority``.
 
     Returns
     -------
     Rounds
-        Its ``scale`` is 1 where the allocation is realised.
+        Its ``scale`` is 1 if the allocation is realised in full.
 
     Raises
     ------
     UsageError
-        An unknown method, a number of rounds that is out of range, ``open-shop`` where it does not
-        apply, no engine where one is needed.
+        The method is unknown, the number of rounds is out of range, ``open-shop`` does not apply, or
+        an engine is missing.
     """
     if method not in METHODS:
         raise InvalidArgument("method", repr(method), f"one of {', '.join(METHODS)}")
@@ -87,7 +86,7 @@ def realise(
     if counted and engine is not None and method != "priority":
         nodes = NodeRoom.of(allocation.classes, rows.column, engine, constraints)
     instant = Instant.of(allocation.classes, rows, nodes=nodes)
-    # A rule: no bound but 1 is known, and a row may get more than ``scale`` of its fraction.
+    # A rule: its only bound is 1, and a row may get more than ``scale`` of its fraction.
     if method == "priority":
         rounds = PRIORITY_ROUNDS if rounds is None else rounds
         length, runs = priority_slices(instant, rounds)
@@ -128,28 +127,26 @@ def slices_of(
     Parameters
     ----------
     engine : Engine
-        Runs the programs of patterns, where these are needed.
+        Solves the programs of patterns if they are needed.
     classes : Classes
     rows : JobRows
     there : FloatArray, shape (R,)
-        How much there is of each resource.
+        Capacity of each resource.
 
     Returns
     -------
     lengths : FloatArray, shape (S,)
         As parts of the interval.
     runs : csr_matrix of 0/1, shape (S, rows)
-        None if it is not known that the rows can run so.
+        The result is None if it is unknown whether the rows can run so.
     """
     _, cut = _cut_by("auto", Instant.of(classes, rows, there), engine)
-    # A little less than 1 is rounding of sums of fractions.
+    # The tolerance is for rounding of sums of fractions.
     return (cut.length, cut.runs) if cut.scale >= 1.0 / FULL else None
 
 
 class _Cut(NamedTuple):
-    """Slices of the window, the share of the allocation that they realise,
-    and a bound on that share.
-    """
+    """Slices of the window, the share of the allocation that they realise, and a bound on that share."""
 
     length: FloatArray
     runs: sp.csr_matrix
@@ -159,8 +156,8 @@ class _Cut(NamedTuple):
 
 
 def _cut_by(method: str, instant: Instant, engine: Engine | None) -> tuple[str, _Cut]:
-    """The method that is used, and what it gives."""
-    # Where jobs and pools are a bipartite matching, an exact decomposition is known: no program.
+    """The method that is used, and its result."""
+    # If jobs and pools form a bipartite matching, an exact decomposition needs no program.
     bipartite = method in ("auto", "open-shop") and instant.nodes is None
     shop = as_open_shop(instant) if bipartite else None
     if method == "open-shop" and shop is None:
@@ -186,19 +183,18 @@ def _cut_by(method: str, instant: Instant, engine: Engine | None) -> tuple[str, 
 def _firm_first(
     allocation: Allocation, length: FloatArray, runs: sp.csr_matrix
 ) -> tuple[FloatArray, sp.csr_matrix]:
-    """Slices in which most jobs run on that cannot be preempted come first."""
+    """Sort slices by the number of running jobs that cannot be preempted, most first."""
     rows = allocation.rows
     firm = np.append(must_stay(allocation.classes.instance), False)
-    mine = firm[rows.job] | firm[rows.partner]
-    if not mine.any():
+    firm_rows = firm[rows.job] | firm[rows.partner]
+    if not firm_rows.any():
         return length, runs
-    order = np.argsort(-np.asarray(runs @ mine.astype(np.float64)), kind="stable")
+    order = np.argsort(-np.asarray(runs @ firm_rows.astype(np.float64)), kind="stable")
     return length[order], sp.csr_matrix(runs[order])
 
 
 def _at_once(instant: Instant) -> _Cut:
-    """All rows start together; one slice ends wherever some fraction does."""
-    # All rows fit side by side: they start together, and stop one after the other.
+    """All rows start together; a slice ends where some fraction ends."""
     ends = np.unique(instant.fraction)
     running = [np.flatnonzero(instant.fraction >= end) for end in ends.tolist()]
     runs = run_matrix(running, len(instant))
@@ -220,8 +216,8 @@ def _patterns(instant: Instant, engine: Engine) -> _Cut:
         length, runs = spread(items, packing.lengths, packing.counts, engine)
         finished = packing.finished
     except OutOfTime:
-        # Patterns of which only some became slices are worth less than none: the other rows would
-        # run after all of these. `_exactly` runs rows side by side in far less time.
+        # Partial results are dropped: all other rows would have to run after them. `_exactly` runs rows
+        # side by side in far less time.
         length, runs = np.zeros(0), run_matrix([], len(instant))
     length, runs = in_order(length, runs)
     length, runs = _exactly(instant, length, runs)
@@ -232,10 +228,11 @@ def _patterns(instant: Instant, engine: Engine) -> _Cut:
 def _exactly(
     instant: Instant, length: FloatArray, runs: sp.csr_matrix
 ) -> tuple[FloatArray, sp.csr_matrix]:
-    """Every row runs for its fraction: the rest is cut off;
-    what the solver's tolerance left out is run at the end.
+    """Slices in which every row runs for exactly its fraction: more is cut off, and missing time is
+    added at the end.
 
-    So is what finds no whole GPUs for its shares in a slice.
+    Time is missing within the solver's tolerance, and for rows without room on GPUs or nodes in a
+    slice.
     """
     length, runs = trimmed(length, runs, instant.fraction)
     if instant.shares is not None or instant.nodes is not None:
@@ -267,7 +264,7 @@ def _smallest_share(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -
 
 
 def _into_window(length: FloatArray, runs: sp.csr_matrix, total: float) -> _Cut:
-    """Slices that take longer than the window are shortened, all in the same proportion."""
+    """Shorten all slices in the same proportion if they exceed the window."""
     if total <= FULL:
         return _Cut(length, runs, 1.0, 1.0)
     return _Cut(length / total, runs, 1.0 / total, 1.0 / total)
@@ -276,14 +273,13 @@ def _into_window(length: FloatArray, runs: sp.csr_matrix, total: float) -> _Cut:
 NOTHING = 1e-13
 """Shares of the window below this are rounding."""
 ORDERED = 1024
-"""Slices are put in order up to this many: the comparison of all with all is quadratic."""
+"""Slices up to which they are ordered: the comparison of all pairs is quadratic."""
 
 
 def trimmed(
     length: FloatArray, runs: sp.csr_matrix, need: FloatArray
 ) -> tuple[FloatArray, sp.csr_matrix]:
-    """Take from each row the last part of what it runs beyond its need;
-    cuts at most one slice per row.
+    """Cut off the last part of the time of each row beyond its need; at most one slice per row is cut.
 
     Parameters
     ----------
@@ -295,7 +291,7 @@ def trimmed(
     by_row.sort_indices()
     number = by_row.indices.astype(np.int64)
     row = owners(np.diff(by_row.indptr))
-    # Time that a row has run before each of its slices: running sums, from its first slice on.
+    # The time that a row has run before each of its slices.
     total = np.concatenate(([0.0], np.cumsum(length[number])))
     before = total[:-1] - total[by_row.indptr[row]]
     stays = np.clip(need[row] - before, 0.0, length[number])
@@ -305,7 +301,7 @@ def trimmed(
     number = number[stays > 0]
     row = row[stays > 0]
     stays = stays[stays > 0]
-    # a slice is cut where the first part of a row in it ends; the row runs in all cuts up to there
+    # A slice is cut where a row in it ends; the row runs in all parts up to there.
     ends, end = np.unique(np.stack([number, stays], axis=1), axis=0, return_inverse=True)
     slice_of = ends[:, 0].astype(np.int64)
     start = np.where(
@@ -326,10 +322,10 @@ def trimmed(
 
 
 def in_order(length: FloatArray, runs: sp.csr_matrix) -> tuple[FloatArray, sp.csr_matrix]:
-    """Slices without empty ones, each followed by the one that shares the most rows with it.
+    """Remove empty slices, and order the others so that each is followed by the one with the fewest
+    switches of rows.
 
-    The order as it is given is kept where it has fewer switches, or where there are too many slices
-    to compare.
+    The given order is kept if it has no more switches, or if there are too many slices to compare.
     """
     kept = np.flatnonzero((length > 0) & (np.diff(runs.indptr) > 0))
     length = length[kept]
@@ -344,7 +340,7 @@ def in_order(length: FloatArray, runs: sp.csr_matrix) -> tuple[FloatArray, sp.cs
     order = [int(np.argmax(size))]
     for _ in range(len(length) - 1):
         unused[order[-1]] = False
-        # rows that start or stop between the two
+        # Rows that start or stop between the two slices.
         change = size + size[order[-1]] - 2 * shared[order[-1]]
         order.append(int(np.argmin(np.where(unused, change, np.inf))))
     given = np.arange(len(length))

@@ -1,21 +1,20 @@
-"""Shares of GPUs are packed into whole GPUs: which rows find GPUs side by side in a pool.
+"""Packing of GPU shares into whole GPUs: the rows that can run side by side in a pool.
 
-Row r holds a share s_r of each of g_r GPUs. In a pool of N GPUs some rows run side by side if each
-can be given g_r different GPUs, and the shares on no GPU add up to more than 1. This is bin
-packing: that the sum of g_r s_r is at most N is necessary, but three rows of 0.6 don't fit on two
-GPUs.
+Row r uses a share s_r of each of g_r GPUs. In a pool of N GPUs rows can run side by side if each gets
+g_r different GPUs, and the shares on each GPU add up to at most 1. This is bin packing: it is
+necessary that the sum of g_r s_r is at most N, but three rows of 0.6 do not fit on two GPUs.
 
-There are three answers. A packing that was found shows that the rows fit. They do not fit if a
-search through all packings finds none, or if for some k
+There are three answers. The rows fit if a packing is found. They do not fit if a search through all
+packings finds none, or if for some k
 
     sum_r g_r u_k(s_r) > N,     u_k(s) = s if (k + 1) s is whole, else floor((k + 1) s) / k
 
 Here u_k is a dual feasible function: shares that fit on one GPU still add up to at most 1 after it.
-If neither is shown, as can happen with many different shares, the answer is not known.
+Otherwise, as can happen with many different shares, the answer is unknown.
 
 S. Fekete, J. Schepers, "New classes of fast lower bounds for bin packing problems", 2001.
 
-On which node a GPU is does not matter here: that is for the placement.
+Nodes do not matter here; the placement considers them.
 """
 
 from __future__ import annotations
@@ -37,29 +36,27 @@ FULL = 1.0 + ROUNDING
 MOST_ON_A_GPU = 1e12
 """Shares of which more than this fit on a GPU are treated alike."""
 ALL_THE_TIME = 1e-9
-"""Part of the time of a class that may be missing where its jobs run on a column all the time."""
+"""Tolerance for a class whose jobs run on a column all the time, as a part of their time."""
 IN_TURN = 1e-6
 """Part by which rows that take turns may exceed a pool: the tolerance of a solver."""
 PIECES = 100
-"""Shares, one for each GPU of each row, up to which all packings are searched through."""
+"""Shares (one for each GPU of each row) up to which all packings are searched."""
 STEPS = 5_000
-"""GPUs that such a search fills at most before it gives up."""
+"""GPUs that such a search fills before it gives up."""
 COUNTED = 2_000
-"""Rows up to which a bisection looks for how many of them a packing holds;
-above, one pass by best fit counts.
-"""
+"""Rows up to which bisection finds how many of them a packing holds; above, one best-fit pass counts."""
 
 
 class Shares(NamedTuple):
-    """What rows hold of the GPUs of pools in which some row holds a share.
+    """The GPUs that rows use in pools in which some row uses a share of a GPU.
 
     Attributes
     ----------
     pool : IntArray, shape (A,)
-        -1 for a row of another pool, or of none: it has room wherever the sums say so.
+        -1 for a row without GPUs or in another pool: for it the sums of the pools are enough.
     gpus : IntArray, shape (A,)
     share : FloatArray, shape (A,)
-        Of each of its GPUs.
+        Share of each of its GPUs.
     capacity : IntArray, shape (pools,)
         GPUs of each pool.
     """
@@ -71,13 +68,12 @@ class Shares(NamedTuple):
 
     @classmethod
     def of(cls, classes: Classes, column: IntArray, now: float | None = None) -> Shares | None:
-        """Shares that columns hold at a time (default: the instance's ``now``);
-        None if all GPUs are whole.
+        """Shares that columns use at a time (default: the instance's ``now``); None if all use whole
+        GPUs.
         """
         gpus = classes.gpus[column]
         pool = classes.pool[column]
         share = classes.configurations.share[classes.configuration[column]]
-        # Only pools in which some row holds a share need a packing.
         some = np.unique(pool[(share < 1.0) & (gpus > 0) & (pool >= 0)])
         if not len(some):
             return None
@@ -95,32 +91,31 @@ class Shares(NamedTuple):
         return Shares(self.pool[rows], self.gpus[rows], self.share[rows], self.capacity)
 
     def necessary(self) -> Iterator[FloatArray]:
-        """Necessary conditions, each of shape (A,): of every set of rows that fits they add up to at
+        """Necessary conditions, each of shape (A,): their sum over every set of rows that fits is at
         most 1. They are the u_k of each pool.
         """
         for pool in self._pools():
-            mine = np.flatnonzero(self.pool == pool)
-            for k in _useful(self.share[mine]):
+            rows = np.flatnonzero(self.pool == pool)
+            gpus, share = self.gpus[rows], self.share[rows]
+            for k in _useful(share):
                 part = np.zeros(len(self.pool))
-                part[mine] = (
-                    self.gpus[mine] * dual_feasible(self.share[mine], k) / self.capacity[pool]
-                )
+                part[rows] = gpus * dual_feasible(share, k) / self.capacity[pool]
                 yield part
 
     def fits(self, rows: IntArray) -> bool | None:
-        """Whether these rows fit side by side; None if it is not known."""
+        """Whether these rows fit side by side; None if it is unknown."""
         some = self.take(rows)
         known = True
         for pool in np.unique(some.pool[some.pool >= 0]).tolist():
-            mine = np.flatnonzero(some.pool == pool)
-            found = packing(some.gpus[mine], some.share[mine], int(self.capacity[pool])).fits
+            in_pool = np.flatnonzero(some.pool == pool)
+            found = packing(some.gpus[in_pool], some.share[in_pool], int(self.capacity[pool])).fits
             if found is False:
                 return False
             known &= found is not None
         return True if known else None
 
     def first_fit(self, order: IntArray) -> BoolArray:
-        """Mask of these rows: each that finds GPUs beside those taken before it, in this order."""
+        """Mask of the rows that find GPUs beside the rows before them, in this order."""
         fits = np.ones(len(order), bool)
         bins = {pool: Bins(int(self.capacity[pool])) for pool in self._pools()}
         for place, row in enumerate(order.tolist()):
@@ -130,28 +125,25 @@ class Shares(NamedTuple):
         return fits
 
     def interchangeable(self) -> bool:
-        """Whether in each pool any set of rows fits that has as many rows
-        as another one that fits.
-        """
+        """Whether in each pool only the number of rows decides whether a set of rows fits."""
         for pool in self._pools():
-            mine = self.pool == pool
-            if len(np.unique(self.gpus[mine])) > 1 or len(np.unique(per_gpu(self.share[mine]))) > 1:
+            some = self.pool == pool
+            if len(np.unique(self.gpus[some])) > 1 or len(np.unique(per_gpu(self.share[some]))) > 1:
                 return False
         return True
 
     def decreasing(self, rows: IntArray) -> IntArray:
-        """The rows in the order in which most of them find room: large shares first, then gangs."""
+        """The rows in the order of best-fit decreasing: large shares first, then large gangs."""
         return rows[np.lexsort((-self.gpus[rows], -self.share[rows]))]
 
     def most(self) -> tuple[int, int]:
-        """(rows that a packing holds, rows that no packing exceeds);
-        those without a share count as held.
+        """(rows that some packing holds, upper bound over all packings); rows of other pools count as
+        held.
         """
-        outside = int((self.pool < 0).sum())
-        held = most = outside
+        held = most = int((self.pool < 0).sum())
         for pool in self._pools():
-            mine = np.flatnonzero(self.pool == pool)
-            found, bound = _most(self.gpus[mine], self.share[mine], int(self.capacity[pool]))
+            rows = np.flatnonzero(self.pool == pool)
+            found, bound = _most(self.gpus[rows], self.share[rows], int(self.capacity[pool]))
             held = held + found
             most = most + bound
         return held, most
@@ -162,16 +154,15 @@ class Shares(NamedTuple):
 
 
 class Bins:
-    """GPUs of a pool and how much of each is in use."""
+    """GPUs of a pool with the used share of each."""
 
     def __init__(self, count: int) -> None:
         self.load = np.zeros(count)
 
     def take(self, gpus: int, share: float) -> IntArray | None:
-        """Take the fullest GPUs with room for a share, of equal ones the first;
-        None if there are too few.
+        """Take the fullest GPUs with room for a share, the first of equal ones; None if there are too
+        few. Free shares then stay on few GPUs.
         """
-        # The fullest first, so that what is left over is on few GPUs.
         room = self.load <= FULL - share
         if gpus == 1:
             fullest = int(np.argmax(np.where(room, self.load, -1.0))) if len(room) else 0
@@ -186,17 +177,15 @@ class Bins:
 
 
 class SharePacking(NamedTuple):
-    """Whether rows fit on the GPUs of a pool (None: not known),
-    and if so the GPUs of each, numbered from 0.
-    """
+    """Whether rows fit on the GPUs of a pool (None: unknown), and if so the GPUs of each, from 0 on."""
 
     fits: bool | None
     gpus: tuple[IntArray, ...] = ()
 
 
 def packing(gpus: IntArray, share: FloatArray, count: int) -> SharePacking:
-    """Pack rows with shares of a number of GPUs each into ``count`` GPUs:
-    largest shares first, each on the fullest GPUs with room; then a search.
+    """Pack rows with shares of a number of GPUs each into ``count`` GPUs: best-fit decreasing, then a
+    search.
     """
     if any(float(gpus @ dual_feasible(share, k)) > count * FULL for k in _useful(share)):
         return SharePacking(False)
@@ -226,8 +215,8 @@ def packing(gpus: IntArray, share: FloatArray, count: int) -> SharePacking:
 
 
 def _filled(sizes: FloatArray, kind: IntArray, gpus: IntArray, count: int) -> IntArray:
-    """How many shares of each size lie on each GPU, if each goes to the fullest GPU with room; gangs are
-    ignored.
+    """Number of shares of each size on each GPU, if each share goes to the fullest GPU with room and
+    gangs are ignored.
     """
     bins = Bins(count)
     filled = np.zeros((count, len(sizes)), np.int64)
@@ -239,11 +228,11 @@ def _filled(sizes: FloatArray, kind: IntArray, gpus: IntArray, count: int) -> In
 
 
 def _dealt(filled: IntArray, kind: IntArray, gpus: IntArray) -> SharePacking:
-    """GPUs for rows, from how many shares of each size lie on each GPU;
-    not known if a gang gets too few of them.
+    """GPUs for rows, given the number of shares of each size on each GPU; unknown if a gang gets too
+    few GPUs.
 
-    Each gang takes the GPUs on which most shares of its size are left: if all
-    shares are equal, this succeeds whenever it is possible (Gale and Ryser).
+    Each gang gets the GPUs on which most shares of its size are left: if all shares are equal, this
+    succeeds whenever it is possible (Gale and Ryser).
     """
     left = filled.copy()
     made = [EMPTY] * len(gpus)
@@ -258,27 +247,27 @@ def _dealt(filled: IntArray, kind: IntArray, gpus: IntArray) -> SharePacking:
 
 
 def dual_feasible(size: FloatArray, k: int) -> FloatArray:
-    """u_k: sizes in [0, 1] that fit together in 1 keep fitting."""
+    """u_k: sizes in [0, 1] that add up to at most 1 still do after it."""
     scaled = (k + 1) * size
     near = np.abs(scaled - np.round(scaled)) < ROUNDING * (k + 1)
     return np.where(near, size, np.floor(scaled) / k)
 
 
 def per_gpu(share: FloatArray) -> IntArray:
-    """How many equal shares fit on one GPU; at most `MOST_ON_A_GPU`, which very small shares reach."""
+    """Number of equal shares that fit on one GPU, at most `MOST_ON_A_GPU`."""
     return np.floor(np.minimum(FULL / share, MOST_ON_A_GPU)).astype(np.int64)
 
 
 def _useful(share: FloatArray) -> list[int]:
-    """The k of which u_k says more than the sum:
-    with k equal shares to a GPU, u_k counts each as 1 / k.
+    """The k for which u_k is stronger than the sum: if k equal shares fit on a GPU, u_k counts each as
+    1 / k.
     """
     useful: list[int] = np.unique(per_gpu(share[share < 1.0])).tolist()
     return useful
 
 
 def _most(gpus: IntArray, share: FloatArray, count: int) -> tuple[int, int]:
-    """(rows that a packing holds, rows that no packing exceeds) of a pool."""
+    """(rows that some packing holds, upper bound over all packings) of a pool."""
     weights = [
         gpus * share,
         *(gpus * dual_feasible(share, k) for k in _useful(share)),
@@ -290,7 +279,7 @@ def _most(gpus: IntArray, share: FloatArray, count: int) -> tuple[int, int]:
     order = np.lexsort((gpus, gpus * share))
     gpus = gpus[order]
     share = share[order]
-    # If GPUs and shares both rise along the order, the first n rows are the easiest n to pack.
+    # If GPUs and shares both ascend along the order, the first n rows are the easiest n to pack.
     nested = bool((np.diff(gpus) >= 0).all() and (np.diff(share) >= 0).all())
     bins = Bins(count)
     held = sum(
@@ -316,8 +305,7 @@ class _GaveUp(Exception):
 
 
 class _Search:
-    """Fills GPU after GPU: the largest share that is left,
-    with every choice of others that leaves no more room.
+    """Fills one GPU after the other with the largest remaining share and every maximal choice of others.
 
     Parameters
     ----------
@@ -331,14 +319,12 @@ class _Search:
         self.hopeless: set[tuple[tuple[int, ...], int]] = set()
 
     def fill(self, left: tuple[int, ...], count: int) -> list[tuple[int, ...]] | None:
-        """How many shares of each size lie on each of at most ``count`` GPUs,
-        or None if they don't fit.
-        """
+        """Number of shares of each size on each of at most ``count`` GPUs, or None if they do not fit."""
         if not any(left):
             return []
         if self._total(left) > count * FULL or (left, count) in self.hopeless:
             return None
-        # The largest share that is left lies on some GPU: it may as well be this one.
+        # All GPUs are equal: the largest remaining share can go on this one.
         first = next(number for number, many in enumerate(left) if many)
         for chosen in self._choices(left, first, (0,) * first, FULL):
             self.steps += 1
@@ -348,7 +334,7 @@ class _Search:
             filled = self.fill(rest, count - 1)
             if filled is not None:
                 return [chosen, *filled]
-        # The order in which GPUs are filled does not matter: what failed once always fails.
+        # The order of the GPUs does not matter: these counts fail in every order.
         self.hopeless.add((left, count))
         return None
 
@@ -362,8 +348,8 @@ class _Search:
         chosen: tuple[int, ...],
         room: float,
     ) -> Iterator[tuple[int, ...]]:
-        """Counts of each size for one GPU, with at least one of the first,
-        such that none of the rest fits beside.
+        """Counts of each size for one GPU, with at least one of the first size, such that no other
+        share fits beside them.
         """
         number = len(chosen)
         if number == len(left):
@@ -380,13 +366,12 @@ class _Search:
 
 
 def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> Packed | None:
-    """What a packing into whole GPUs holds of rows that run side by side;
-    None if it is shown to hold all of them.
+    """The rows that a packing into whole GPUs holds, of rows that run side by side; None if all fit.
 
-    Such rows are those of an allocation that run all the time, as all rows of whole jobs do; and
-    those of a schedule at any time, of which the first is used at which not all are shown to fit.
-    Rows that run for a part of the time take turns. A condition that holds for every set of rows that
-    fits also holds for averages of such sets.
+    In an allocation these are the rows that run all the time, such as all rows of whole jobs; in a
+    schedule, the rows at the first time at which they are not shown to fit. Rows that run for a part of
+    the time take turns: a condition that holds for every set of rows that fits also holds for averages
+    of such sets.
     """
     if schedule is not None:
         for time, column in _instants(schedule):
@@ -402,7 +387,7 @@ def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> P
 
 
 def _taking_turns(allocation: Allocation) -> Packed | None:
-    """What rows can have of their time where no sequence of packings gives them all of it."""
+    """The part of their time that rows can get, if no sequence of packings gives them all of it."""
     used = np.flatnonzero(allocation.x > 0)
     shares = Shares.of(allocation.classes, used)
     if shares is None:
@@ -417,7 +402,8 @@ def _taking_turns(allocation: Allocation) -> Packed | None:
 def _always_running(allocation: Allocation) -> IntArray:
     """Jobs of each column that run on it all the time, shape (N,).
 
-    Of a class with less time on a column than all its jobs have, nobody need be there always.
+    If the jobs of a class have less than all their time on a column, none of them needs to be there
+    always.
     """
     if allocation.integral:
         return np.rint(allocation.x).astype(np.int64)
@@ -427,7 +413,7 @@ def _always_running(allocation: Allocation) -> IntArray:
 
 
 def _instants(schedule: Schedule) -> Iterator[tuple[float, IntArray]]:
-    """Every time at which something starts, and the columns that run then."""
+    """Every start time, and the columns that run then."""
     if Shares.of(schedule.classes, schedule.column) is None:
         return
     for time in np.unique(schedule.start).tolist():

@@ -183,8 +183,8 @@ def formulation_of(
     chosen = make_formulation(policy.formulation, options, constraints)
     uninterrupted = any(constraint.kind == UNINTERRUPTED for constraint in chosen.constraints)
     if held and chosen.takes_rows and not uninterrupted:
-        constraints.append({"kind": UNINTERRUPTED})
-        return make_formulation(policy.formulation, options, constraints)
+        added = [*constraints, {"kind": UNINTERRUPTED}]
+        return make_formulation(policy.formulation, options, added)
     return chosen
 
 
