@@ -265,7 +265,6 @@ def test_moving_what_may_move_makes_room() -> None:
         )
 
 
-
 @pytest.mark.clock
 def test_a_round_at_scale() -> None:
     """20 rows start beside 1,980 on 512 nodes; what they find is checked by GPU."""
