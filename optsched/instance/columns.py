@@ -12,9 +12,9 @@ import numpy as np
 from optsched.arrays import AnyArray, condensed
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster, Tenant
-from optsched.instance.documents import PLAIN_JOBS, GpuRange, JobDocument, RateEntry
+from optsched.instance.documents import PLAIN_JOBS, GpuRange, JobDocument
 from optsched.instance.interning import OptionInterner, RateInterner
-from optsched.instance.rates import ANY_SPREAD, OWN_GANG
+from optsched.instance.rates import OWN_GANG
 from optsched.instance.reading import CHUNK, listed, show, validate_columns
 from optsched.instance.references import NOWHERE, check_running, resolve_predecessors
 from optsched.instance.running import Place
@@ -128,7 +128,7 @@ class JobColumns:
             for throughput, options in zip(jobs["throughput"], jobs["options"], strict=True)
         ]
         workload = _each_once(zip(jobs["workload"], states_rates, strict=True), self._workload, at)
-        rates = self._rates(jobs["throughput"], at)
+        rates = self.rates.add_all(jobs["throughput"], lambda place: f"{at(place)}.throughput")
         options = [
             -1 if options is None else self.options.add(options, f"{at(place)}.options")
             for place, options in enumerate(jobs["options"])
@@ -174,14 +174,6 @@ class JobColumns:
                 )
             places[name] = place
         return places
-
-    def _rates(self, throughputs: list[Any], at: Path) -> list[int]:
-        return [
-            -1
-            if throughput is None
-            else self.rates.add(_entries(throughput), f"{at(place)}.throughput")
-            for place, throughput in enumerate(throughputs)
-        ]
 
     def add(self, jobs: CheckedJobs) -> None:
         """Add checked jobs. They must have been checked after all earlier jobs were added."""
@@ -297,9 +289,7 @@ def _check_rules(
                 "a deadline not before the arrival",
             )
     for place, throughput in enumerate(jobs["throughput"]):
-        if least[place] < most[place] and any(
-            count == OWN_GANG for _, count, _, _ in _entries(throughput)
-        ):
+        if least[place] < most[place] and _has_plain_number(throughput):
             raise InvalidInput(
                 f"{at(place)}.throughput",
                 f"a plain number in an elastic job (job {show(jobs['id'][place])})",
@@ -307,11 +297,13 @@ def _check_rules(
             )
 
 
-def _entries(throughput: Any) -> tuple[RateEntry, ...]:
-    """The entries of a profile, which may be given as rates by place, or not at all."""
+def _has_plain_number(throughput: Any) -> bool:
+    """Whether a profile, given as plain numbers by place, as entries or not at all, has a rate
+    without a GPU count.
+    """
     if isinstance(throughput, dict):
-        return tuple([(place, OWN_GANG, ANY_SPREAD, rate) for place, rate in throughput.items()])
-    return throughput or ()
+        return bool(throughput)
+    return any(count == OWN_GANG for _, count, _, _ in throughput or ())
 
 
 def _each_once(

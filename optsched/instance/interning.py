@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
 from pydantic_core import PydanticSerializationError
 
-from optsched.arrays import condensed, pointers
+from optsched.arrays import condensed, constant, pointers
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster
 from optsched.instance.documents import OptionDocument, RateEntry
 from optsched.instance.layouts import MIG
-from optsched.instance.rates import ANY_SPREAD, LEVEL, RateTable
+from optsched.instance.rates import ANY_SPREAD, LEVEL, OWN_GANG, RateTable
 from optsched.instance.reading import key, listed, show
 from optsched.instance.references import check_needs, pool_row
 from optsched.instance.tables import OptionTable
+
+Profile = tuple[tuple[str, float] | RateEntry, ...]
+"""Entries in the order given, of which a plain number is only (place, steps/s)."""
 
 
 class RateInterner:
@@ -28,46 +32,95 @@ class RateInterner:
         self.places: tuple[str, ...] = tuple(names)
         self.levels = cluster.level_names
         self._place_rows = {name: row for row, name in enumerate(self.places)}
-        self._profiles: dict[tuple[RateEntry, ...], int] = {}
+        self._profiles: dict[Profile, int] = {}
 
     def add(self, entries: tuple[RateEntry, ...], path: str) -> int:
-        """Row of the profile; a new one is checked first. ``path`` names the field it came from."""
-        # The same entries in another order are a different profile.
-        row = self._profiles.get(entries)
-        if row is None:
-            for entry in entries:
-                place = entry[0]
-                if place not in self._place_rows:
-                    raise InvalidInput(
-                        f"{path}.{key(place)}",
-                        "no pool or GPU type of the cluster",
-                        f"one of {listed(self.places)}",
-                    )
-                if isinstance(entry[2], str) and entry[2] not in self.levels:
-                    raise InvalidInput(
-                        f"{path}.{key(place)}.{entry[1]}.{key(entry[2])}",
-                        "no level of the topology",
-                        f"a number of nodes, or a level: {listed(self.levels)}"
-                        if self.levels
-                        else "a number of nodes, as cluster.levels states no level",
-                    )
-            row = self._profiles[entries] = len(self._profiles)
-        return row
+        """Row of one profile; ``path`` names the field it came from."""
+        return self.add_all([entries], lambda _: path)[0]
+
+    def add_all(
+        self,
+        throughputs: Sequence[dict[str, float] | tuple[RateEntry, ...] | None],
+        path: Callable[[int], str],
+    ) -> list[int]:
+        """Rows of profiles; new ones are checked first.
+
+        Parameters
+        ----------
+        throughputs : sequence
+            Plain numbers by place, or entries; None has the row -1.
+        path : callable
+            Position in ``throughputs`` -> name of the field, for messages.
+
+        Raises
+        ------
+        InvalidInput
+            A place or a level does not exist.
+        """
+        rows = []
+        for position, throughput in enumerate(throughputs):
+            if throughput is None:
+                rows.append(-1)
+                continue
+            profile = _profile_of(throughput)
+            # The same entries in another order are a different profile.
+            row = self._profiles.get(profile)
+            if row is None:
+                for entry in profile:
+                    if entry[0] not in self._place_rows or len(entry) == 4:
+                        self._check(entry, f"{path(position)}.{key(entry[0])}")
+                row = self._profiles[profile] = len(self._profiles)
+            rows.append(row)
+        return rows
+
+    def _check(self, entry: tuple[str, float] | RateEntry, path: str) -> None:
+        """Raise `InvalidInput` for a place or level that does not exist."""
+        if entry[0] not in self._place_rows:
+            raise InvalidInput(
+                path, "no pool or GPU type of the cluster", f"one of {listed(self.places)}"
+            )
+        if len(entry) == 4 and isinstance(entry[2], str) and entry[2] not in self.levels:
+            raise InvalidInput(
+                f"{path}.{entry[1]}.{key(entry[2])}",
+                "no level of the topology",
+                f"a number of nodes, or a level: {listed(self.levels)}"
+                if self.levels
+                else "a number of nodes, as cluster.levels states no level",
+            )
 
     def table(self) -> RateTable:
         """The table of all profiles so far."""
-        flat = [entry for entries in self._profiles for entry in entries]
-        level = {name: LEVEL + number for number, name in enumerate(self.levels, start=1)}
-        nodes = [spread if isinstance(spread, int) else level[spread] for _, _, spread, _ in flat]
+        flat = list(chain.from_iterable(self._profiles))
+        count = len(flat)
+        gpus, nodes = constant(OWN_GANG, count, np.int64), constant(ANY_SPREAD, count, np.int64)
+        if set(map(len, flat)) - {2}:
+            level = {name: LEVEL + number for number, name in enumerate(self.levels, start=1)}
+            gpus = np.array([OWN_GANG if len(entry) == 2 else entry[1] for entry in flat], np.int64)
+            spreads = [ANY_SPREAD if len(entry) == 2 else entry[2] for entry in flat]
+            nodes = np.array(
+                [spread if isinstance(spread, int) else level[spread] for spread in spreads],
+                np.int64,
+            )
         return RateTable(
-            indptr=pointers([len(entries) for entries in self._profiles]),
+            indptr=pointers(list(map(len, self._profiles))),
             place=np.array([self._place_rows[entry[0]] for entry in flat], np.int64),
-            gpus=condensed(np.array([entry[1] for entry in flat], np.int64)),
-            nodes=condensed(np.array(nodes, np.int64)),
-            rate=np.array([entry[3] for entry in flat], np.float64),
+            gpus=condensed(gpus),
+            nodes=condensed(nodes),
+            rate=np.array([entry[-1] for entry in flat], np.float64),
             places=self.places,
             levels=self.levels,
         )
+
+
+def _profile_of(throughput: dict[str, float] | tuple[RateEntry, ...]) -> Profile:
+    if isinstance(throughput, dict):
+        return tuple(throughput.items())
+    return tuple(
+        [
+            (entry[0], entry[3]) if entry[1:3] == (OWN_GANG, ANY_SPREAD) else entry
+            for entry in throughput
+        ]
+    )
 
 
 def _text(options: Sequence[OptionDocument]) -> str:
