@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
+from optsched.arrays.matrices import by_columns
 from optsched.solution.values import Termination, Values
 from optsched.solvers.base import Limits, Session
 from optsched.solvers.highs import Highs
@@ -71,7 +72,7 @@ class MasterProgram:
             cost = np.array([response.level * self._sharp])
             rows = np.arange(len(column), dtype=np.int32)
             ends = np.array([0, len(column)], np.int32)
-            matrix = sp.csc_matrix((column, rows, ends), shape=(len(column), 1))
+            matrix = by_columns(column, rows, ends, (len(column), 1))
             self._session.add_columns(matrix, cost, np.array([1.0]))
 
     def begin(self, base: Response) -> None:

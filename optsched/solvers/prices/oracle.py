@@ -247,14 +247,18 @@ def _some(q: FloatArray, rows: IntArray | slice) -> FloatArray:
     return q if q.shape[1] == 1 else q[:, rows]
 
 
-def _most_below(a: FloatArray, q: FloatArray, slope: FloatArray) -> tuple[FloatArray, IntArray]:
+def _most_below(
+    a: FloatArray, q: FloatArray, slope: FloatArray
+) -> tuple[FloatArray, NDArray[np.int8]]:
     """How far the point most below the segment is below it, through the origin; and which it is."""
-    gain, found = a[0] * slope - q[0], np.zeros(a.shape[1], np.int64)
-    below = np.empty_like(gain)
+    gain, found = a[0] * slope - q[0], np.zeros(a.shape[1], np.int8)
+    below, better = np.empty_like(gain), np.empty(len(gain), bool)
     for j in range(1, len(a)):
         np.multiply(a[j], slope, out=below)
         below -= q[j]
-        np.copyto(found, j, where=below > gain)
+        np.greater(below, gain, out=better)
+        # The last place that is better is the highest number: a maximum takes half of the time of a mask.
+        np.maximum(found, better.view(np.int8) * np.int8(j), out=found)
         np.maximum(gain, below, out=gain)
     return gain, found
 
