@@ -29,7 +29,7 @@ HAND: dict[str, Any] = {
 
 
 def read_trees(document: dict[str, Any], path: str) -> TreeEnsemble:
-    return TreeEnsemble.of_document(validate(TreesDocument, document, path))
+    return TreeEnsemble(validate(TreesDocument, document, path))
 
 
 def test_a_tree_by_hand() -> None:

@@ -5,7 +5,7 @@ gradient-boosted trees on the time of a step, or on the residuals of another mod
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from optsched.arrays import BoolArray, FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Share, refused
-from optsched.instance.reading import show, validate
+from optsched.instance.reading import show
 from optsched.performance.learned.combined import fit_part, read_part
 from optsched.performance.learned.trees import TreeEnsemble, TreeOptions, TreesDocument, fit_trees
 from optsched.performance.learned.validation import each_left_out, folds_of, root_mean_square
@@ -29,7 +29,7 @@ from optsched.performance.parametric.fitting import (
 )
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
-from optsched.performance.times import TimeModel, Times
+from optsched.performance.times import StoredModel, Times
 from optsched.performance.ways import Ways
 
 FEATURES = 5
@@ -82,18 +82,7 @@ class BoostedDocument(Document):
     groups: dict[Name, dict[Name, GroupDocument]]
 
 
-@dataclass(frozen=True)
-class PairTrees:
-    """Trees of a workload on a GPU type, the standard deviation of their errors, and the levels of
-    their training rows.
-    """
-
-    trees: TreeEnsemble
-    log_sd: float
-    levels: BoolArray
-
-
-class Boosted(TimeModel):
+class Boosted(StoredModel):
     """Gradient-boosted trees on the time of a step, or on the errors of another model.
 
     For each workload on each GPU type, with k GPUs on n nodes, m samples per GPU and pass, A
@@ -140,11 +129,14 @@ class Boosted(TimeModel):
     """
 
     name: ClassVar[str] = "boosted"
+    Stored = BoostedDocument
     Options = BoostedOptions
 
-    def __init__(self, groups: Mapping[tuple[str, str], PairTrees], base: TimeModel | None) -> None:
-        self.groups = dict(groups)
-        self.base = base
+    def __init__(self, stored: BoostedDocument) -> None:
+        super().__init__(stored)
+        self.groups = flat(stored.groups)
+        self._trees_of = {pair: TreeEnsemble(group.trees) for pair, group in self.groups.items()}
+        self.base = None if stored.of is None else read_part(stored.of)
 
     # --- fitting ----------------------------------------------------------------------------------
 
@@ -167,15 +159,18 @@ class Boosted(TimeModel):
             # Rows that the base cannot predict have no residual.
             if len(known) >= FEWEST:
                 trees, log_sd = _grow(rows[known], target[known], options)
-                levels = np.bincount(level[known], minlength=LEVELS) > 0
-                groups[pair] = PairTrees(trees, log_sd, levels)
+                seen = np.bincount(level[known], minlength=LEVELS) > 0
+                groups[pair] = GroupDocument(
+                    log_sd=log_sd, levels=tuple(seen.tolist()), trees=trees.stored
+                )
         if base is None and not groups:
             raise InvalidInput(
                 "profiles",
                 f"{len(profiles)} steps",
                 f"at least {FEWEST} steps of some workload on one GPU type",
             )
-        return cls(groups, base)
+        of = None if base is None else base.document()
+        return cls(BoostedDocument(of=of, groups=nested(groups)))
 
     # --- predictions ------------------------------------------------------------------------------
 
@@ -227,34 +222,17 @@ class Boosted(TimeModel):
         for pair, members in rows_by_pair(ways).items():
             group = self.groups.get(pair)
             if group is not None:
-                value[members] = group.trees.predict(rows[members])
+                value[members] = self._trees_of[pair].predict(rows[members])
                 log_sd[members] = group.log_sd
                 grown[members] = True
-                seen[members] = group.levels[level[members]]
+                seen[members] = np.array(group.levels)[level[members]]
         return value, log_sd, grown, seen
 
-    # --- documents --------------------------------------------------------------------------------
-
     def document(self) -> dict[str, Any]:
-        groups = {
-            pair: {
-                "log_sd": group.log_sd,
-                "levels": group.levels.tolist(),
-                "trees": group.trees.document(),
-            }
-            for pair, group in self.groups.items()
-        }
-        of = {} if self.base is None else {"of": self.base.document()}
-        return {"model": self.name, **of, "groups": nested(groups)}
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        stored = validate(BoostedDocument, dict(document), "performance")
-        groups = {}
-        for pair, group in flat(stored.groups).items():
-            trees = TreeEnsemble.of_document(group.trees)
-            groups[pair] = PairTrees(trees, group.log_sd, np.array(group.levels))
-        return cls(groups, None if stored.of is None else read_part(stored.of))
+        document = super().document()
+        if self.base is None:
+            del document["of"]
+        return document
 
 
 def features(ways: Ways) -> FloatArray:

@@ -4,14 +4,14 @@ grown by scikit-learn, kept as plain arrays, evaluated with numpy alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections import defaultdict
 from functools import cache
 from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import FloatArray
 from optsched.errors import SolverUnavailable
 from optsched.instance.documents import (
     Count,
@@ -76,48 +76,24 @@ class TreesDocument(Document):
         return self
 
 
-DTYPES = {
-    "roots": np.int64,
-    "feature": np.int64,
-    "threshold": np.float64,
-    "left": np.int64,
-    "right": np.int64,
-    "missing_left": np.bool_,
-    "leaves": np.float64,
-}
-
-
-@dataclass(frozen=True)
 class TreeEnsemble:
     """The sum of a baseline and of T binary trees with N inner nodes and L leaves.
 
     At inner node i a row x goes left if  x[feature[i]] <= threshold[i],  or if it is NaN and
     ``missing_left[i]``, else right. Nodes are named by one number: i >= 0 is an inner node, i < 0
-    the leaf ~i. Inner nodes come after their parents.
-
-    Attributes
-    ----------
-    features : int
-        Columns of the rows.
-    baseline : float
-    roots : IntArray, shape (T,)
-        Node where each tree begins.
-    feature, left, right : IntArray, shape (N,)
-    threshold : FloatArray, shape (N,)
-    missing_left : BoolArray, shape (N,)
-    leaves : FloatArray, shape (L,)
-        What each leaf adds.
+    the leaf ~i. Inner nodes come after their parents, and ``roots`` are the nodes where the trees
+    begin. A leaf adds its number of ``leaves``.
     """
 
-    features: int
-    baseline: float
-    roots: IntArray
-    feature: IntArray
-    threshold: FloatArray
-    left: IntArray
-    right: IntArray
-    missing_left: BoolArray
-    leaves: FloatArray
+    def __init__(self, stored: TreesDocument) -> None:
+        self.stored = stored
+        self._roots = np.array(stored.roots, np.int64)
+        self._feature = np.array(stored.feature, np.int64)
+        self._threshold = np.array(stored.threshold, np.float64)
+        self._left = np.array(stored.left, np.int64)
+        self._right = np.array(stored.right, np.int64)
+        self._missing_left = np.array(stored.missing_left, bool)
+        self._leaves = np.array(stored.leaves, np.float64)
 
     @classmethod
     def of(cls, regressor: Any) -> TreeEnsemble:
@@ -128,7 +104,7 @@ class TreeEnsemble:
         not changed since 1.0. A test compares predictions with those of the regressor, to the last
         bit.
         """
-        parts: dict[str, list[Any]] = {name: [] for name in DTYPES}
+        parts: dict[str, list[Any]] = defaultdict(list)
         inner_before = leaves_before = 0
         for (tree,) in regressor._predictors:  # noqa: SLF001 (there is no public way to the nodes)
             nodes = tree.nodes
@@ -137,20 +113,18 @@ class TreeEnsemble:
             inner = nodes[~is_leaf]
             leaf_name = ~(leaves_before + np.cumsum(is_leaf) - 1)
             name = np.where(is_leaf, leaf_name, inner_before + np.cumsum(~is_leaf) - 1)
-            parts["roots"].append(name[:1])
-            parts["feature"].append(inner["feature_idx"])
-            parts["threshold"].append(np.minimum(inner["num_threshold"], LARGEST_THRESHOLD))
-            parts["left"].append(name[inner["left"]])
-            parts["right"].append(name[inner["right"]])
-            parts["missing_left"].append(inner["missing_go_to_left"])
-            parts["leaves"].append(nodes["value"][is_leaf])
+            parts["roots"] += name[:1].tolist()
+            parts["feature"] += inner["feature_idx"].tolist()
+            parts["threshold"] += np.minimum(inner["num_threshold"], LARGEST_THRESHOLD).tolist()
+            parts["left"] += name[inner["left"]].tolist()
+            parts["right"] += name[inner["right"]].tolist()
+            parts["missing_left"] += inner["missing_go_to_left"].astype(bool).tolist()
+            parts["leaves"] += nodes["value"][is_leaf].tolist()
             inner_before += len(inner)
             leaves_before += int(is_leaf.sum())
-        arrays: dict[str, Any] = {
-            name: np.concatenate(parts[name]).astype(dtype) for name, dtype in DTYPES.items()
-        }
         baseline = float(np.ravel(regressor._baseline_prediction)[0])  # noqa: SLF001
-        return cls(int(regressor.n_features_in_), baseline, **arrays)
+        stored = {"features": int(regressor.n_features_in_), "baseline": baseline, **parts}
+        return cls(TreesDocument.model_validate(stored))
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Predictions for rows, shape (E, features) -> (E,).
@@ -158,9 +132,9 @@ class TreeEnsemble:
         All trees are walked at once, level by level. Leaf values are added tree by tree in the
         order of the fit, so that a prediction depends only on its row.
         """
-        total = np.full(len(rows), self.baseline)
+        total = np.full(len(rows), self.stored.baseline)
         # In blocks of rows: all pairs (tree, row) of a block are walked together.
-        size = max(1, CHUNK // max(len(self.roots), 1))
+        size = max(1, CHUNK // max(len(self._roots), 1))
         for start in range(0, len(rows), size):
             chunk = slice(start, start + size)
             columns = np.ascontiguousarray(rows[chunk].T, np.float64)
@@ -173,33 +147,22 @@ class TreeEnsemble:
         table of rows.
         """
         count = columns.shape[1]
-        node = np.repeat(self.roots, count)
-        row = np.tile(np.arange(count, dtype=np.int64), len(self.roots))
+        node = np.repeat(self._roots, count)
+        row = np.tile(np.arange(count, dtype=np.int64), len(self._roots))
         values = columns.ravel()
         # Only pairs that have not reached a leaf continue, because depths differ much.
         walking = np.flatnonzero(node >= 0)
         while len(walking):
             at = node[walking]
-            value = values[self.feature[at] * count + row[walking]]
-            left = (value <= self.threshold[at]) | (np.isnan(value) & self.missing_left[at])
-            node[walking] = at = np.where(left, self.left[at], self.right[at])
+            value = values[self._feature[at] * count + row[walking]]
+            left = (value <= self._threshold[at]) | (np.isnan(value) & self._missing_left[at])
+            node[walking] = at = np.where(left, self._left[at], self._right[at])
             walking = walking[at >= 0]
-        return self.leaves[~node].reshape(len(self.roots), count)
-
-    # --- documents --------------------------------------------------------------------------------
+        return self._leaves[~node].reshape(len(self._roots), count)
 
     def document(self) -> dict[str, Any]:
-        """The ensemble as JSON data; `of_document` makes an identical one from it."""
-        entries = {field.name: getattr(self, field.name) for field in fields(self)}
-        return entries | {name: entries[name].tolist() for name in DTYPES}
-
-    @classmethod
-    def of_document(cls, stored: TreesDocument) -> TreeEnsemble:
-        """The ensemble of a checked document."""
-        arrays: dict[str, Any] = {
-            name: np.array(getattr(stored, name), dtype) for name, dtype in DTYPES.items()
-        }
-        return cls(stored.features, stored.baseline, **arrays)
+        """The ensemble as JSON data."""
+        return self.stored.model_dump(mode="json")
 
 
 # --- growing trees --------------------------------------------------------------------------------
@@ -252,4 +215,6 @@ def fit_trees(rows: FloatArray, target: FloatArray, options: TreeOptions) -> Tre
     known = np.flatnonzero(~np.isnan(rows).all(axis=0))
     with _thread_pools().limit(limits=1):
         trees = TreeEnsemble.of(regressor.fit(rows[:, known], target))
-    return replace(trees, features=rows.shape[1], feature=known[trees.feature])
+    feature = tuple(known[list(trees.stored.feature)].tolist())
+    columns = {"features": rows.shape[1], "feature": feature}
+    return TreeEnsemble(trees.stored.model_copy(update=columns))
