@@ -2,11 +2,11 @@
 JSON lines, one writer at a time.
 
 The first line says which sweep it is, every other line is a row. A row is on the disk when
-`ResultsFile.add` returns. A process that is killed leaves whole lines, and perhaps half of one at
-the end, which counts for nothing and is taken away when the file is opened again.
+`ResultsFile.add` returns. A process that is killed leaves whole lines, and perhaps a part of one at
+the end, which is removed when the file is opened again.
 
-Limits are part of a task. A sweep whose failed tasks are tried again under other limits gets a
-its own header, and what did not fail under the earlier limits counts as done. A row that takes
+Limits are part of a task. A sweep whose failed tasks are tried again under other limits gets its
+own header, and what did not fail under the earlier limits counts as done. A row that takes
 the place of a failed one ``replaces`` it.
 """
 
@@ -188,11 +188,11 @@ class ResultsFile:
     ) -> None:
         found = parse_lines(self.path.read_bytes(), self.path)
         sweep = sweep_digest(tasks)
-        own = [header for header in found.headers if header.get("sweep") == sweep]
+        same_sweep = [header for header in found.headers if header.get("sweep") == sweep]
         earlier = _same_under_other_limits(tasks, found.headers)
         # A sweep that has retried keeps the rows under earlier limits whenever it is resumed.
-        goes_on = retry or any(header.get("retry") for header in own)
-        if found.headers and not own and not append and not (retry and earlier):
+        goes_on = retry or any(header.get("retry") for header in same_sweep)
+        if found.headers and not same_sweep and not append and not (retry and earlier):
             self._refuse_other(tasks, found, earlier)
         if found.torn:
             # A process that was killed left half a row: its task is done again.
@@ -200,9 +200,9 @@ class ResultsFile:
             self.notices.append(
                 f"{self.path}: dropped an unfinished last line ({found.torn} bytes)"
             )
-        if found.headers and (own or (retry and earlier)):
+        if found.headers and (same_sweep or (retry and earlier)):
             self._note_changes(found.headers[-1], about)
-        if not own:
+        if not same_sweep:
             header = {"format": FORMAT, "sweep": sweep, "tasks": len(tasks), **about}
             limits = {"limits": tasks[0].limits} if tasks else {}
             again = {"retry": True} if retry and earlier else {}

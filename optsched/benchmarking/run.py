@@ -32,10 +32,11 @@ from optsched.executors.protocol import (
     Work,
 )
 from optsched.executors.running import LOCAL, executor_of, finished
+from optsched.instance.reading import first_repeated
 from optsched.lazy import convenience
 
 MB = 1e6
-METHODS_TOLD = 10
+MOST_METHODS = 10
 """Methods in a summary, at most."""
 
 # --- many tasks ----------------------------------------------------------------------------------
@@ -50,13 +51,13 @@ class SweepProgress:
     total : int
         Tasks of the sweep.
     done : int
-        Those with a row, the ones of earlier runs included.
+        Tasks with a row, also of earlier runs.
     resumed : int
-        Those that had a row before.
+        Tasks that had a row before this run.
     failed : int
-        SweepRows of this run whose status is `FAILED`.
+        Rows of this run whose status is `FAILED`.
     running : mapping of task -> seconds of the clock
-        What is under way, and since when (`time.monotonic`).
+        Tasks that run, and since when (`time.monotonic`).
     started : float
         When the run began, by the same clock.
     """
@@ -120,9 +121,9 @@ class Sweep(DisplayedTable):
         results = Results.of(self.rows)
         statuses = Counter(str(row.get("status")) for row in self.rows)
         facts = {"status": ", ".join(f"{found:,} {status}" for status, found in statuses.items())}
-        for method in results.methods[:METHODS_TOLD]:
+        for method in results.methods[:MOST_METHODS]:
             facts[results.method_name(method)] = results.method_in_words(method)
-        hidden = len(results.methods) - METHODS_TOLD
+        hidden = len(results.methods) - MOST_METHODS
         return facts | {
             "...": f"{hidden:,} more" if hidden > 0 else "",
             "errors": first_of([str(row["error"]) for row in self.rows if row.get("error")], 2),
@@ -210,7 +211,8 @@ def run_tasks(
     """
     limits = RunLimits.of(processes, threads, time_limit, memory_limit)
     work = SharedWork.of(worker, prepare, limits)
-    _refuse_twice(tasks)
+    if (twice := first_repeated(task.text for task in tasks)) is not None:
+        raise UsageError(f"a task is given twice: {twice[:200]}")
     file = None
     if results_file is not None:
         about = {"kind": kind, **here()}
@@ -332,14 +334,6 @@ def _do_until_interrupted(
         for slot in slots:
             slot.stop()
     return False
-
-
-def _refuse_twice(tasks: Sequence[Task]) -> None:
-    seen = set()
-    for task in tasks:
-        if task.text in seen:
-            raise UsageError(f"a task is given twice: {task.text[:200]}")
-        seen.add(task.text)
 
 
 def _warnings(limits: RunLimits) -> list[str]:

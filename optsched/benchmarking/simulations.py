@@ -76,7 +76,7 @@ class Simulations:
             check_heeded(made, mode)
             check_policy(made, self.trace.instance)
             if (text := canonical(dict(policy))) in known:
-                raise given_twice("policy", label(policy_of(policy)))
+                raise given_twice("policy", label(made))
             known.add(text)
         return [self._task(policy, seed) for policy in self.policies for seed in self.seeds]
 

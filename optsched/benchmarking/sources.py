@@ -19,7 +19,7 @@ from optsched.display import Displayed
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, unknown_name
 from optsched.formats.mps import is_program
 from optsched.instance.files import SUFFIXES as INSTANCE_SUFFIXES
-from optsched.instance.reading import read_bytes
+from optsched.instance.reading import first_repeated, read_bytes
 from optsched.instance.shipped import shipped_path
 from optsched.libraries import (
     file_and_problem,
@@ -41,12 +41,12 @@ class ProblemSource(Displayed):
     name : str
         As a user gives it: a path, ``@name``, or ``generate:NAME:option=value,...``.
     content : mapping
-        Plain JSON that tells it from all others: where it is and the hash of its bytes, or the
+        Plain JSON that identifies it: where it is and the hash of its bytes, or the
         generator's options.
     program : bool
-        Whether it is a program (.mps, .lp), which no formulation makes.
+        Whether it is a program (.mps, .lp), which needs no formulation.
     formulation : str
-        The one that it is solved with where none is asked for.
+        The formulation that solves it if no other is asked for.
     best_known : float or None
         The best objective that the file of a benchmark library states.
     """
@@ -110,13 +110,10 @@ def _expanded(name: str, folder: Path | None) -> list[ProblemSource]:
 
 def _readable(path: Path) -> bool:
     """Whether a file of a folder ends like an instance or a program, or is of a library."""
-    if path.suffix.lower() in INSTANCE_SUFFIXES:
+    visible = not path.name.startswith(".")
+    if path.suffix.lower() in INSTANCE_SUFFIXES or (visible and is_program(path)):
         return True
-    return not path.name.startswith(".") and (is_program(path) or _is_of_library(path))
-
-
-def _is_of_library(path: Path) -> bool:
-    if not may_be_library_file(path):
+    if not (visible and may_be_library_file(path)):
         return False
     try:
         formulation_of_file(path)
@@ -172,26 +169,20 @@ def generated(kind: str, options: Mapping[str, Any], seeds: Any = None) -> list[
     chosen = [options.get("seed", 1)]
     if seeds is not None:
         chosen = seeds_of(seeds, 1, f"generate {kind}: seeds")
-    plain = {key: value for key, value in options.items() if key != "seed"}
-    return [_generated(kind, {**plain, "seed": seed}) for seed in chosen]
-
-
-def _generated(kind: str, options: Mapping[str, Any]) -> ProblemSource:
-    from optsched.generate.catalogue import GENERATORS  # loads every generator
-
-    settings = ",".join(f"{key}={_text(value)}" for key, value in options.items())
-    formulation = DEFAULT_FORMULATION
-    with suppress(InvalidArgument):  # the row of its task says what is wrong with the options
-        formulation = GENERATORS[kind].formulation_of(options) or formulation
-    return ProblemSource(
-        f"generate:{kind}:{settings}",
-        {"generate": kind, "options": dict(options)},
-        formulation=formulation,
-    )
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else canonical(value)
+    found = []
+    for seed in chosen:
+        settings = {key: value for key, value in options.items() if key != "seed"} | {"seed": seed}
+        words = ",".join(
+            f"{key}={value if isinstance(value, str) else canonical(value)}"
+            for key, value in settings.items()
+        )
+        formulation = DEFAULT_FORMULATION
+        with suppress(InvalidArgument):  # the row of its task says what is wrong with the options
+            formulation = GENERATORS[kind].formulation_of(settings) or formulation
+        content = {"generate": kind, "options": settings}
+        name = f"generate:{kind}:{words}"
+        found.append(ProblemSource(name, content, formulation=formulation))
+    return found
 
 
 def seeds_of(given: Any, first: int, where: str) -> list[int]:
@@ -212,6 +203,6 @@ def seeds_of(given: Any, first: int, where: str) -> list[int]:
         raise InvalidArgument(
             where, repr(given), "a number of seeds above 0, a span such as 3..7, or a list"
         )
-    if len(set(seeds)) < len(seeds):
-        raise UsageError(f"{where}: found {given!r}, in which a seed comes twice")
+    if (twice := first_repeated(seeds)) is not None:
+        raise InvalidArgument(where, f"seed {twice} twice", "each seed once")
     return seeds

@@ -150,14 +150,16 @@ def times(results: Results, column: str, reading: Reading) -> SummaryTable:
     least = min((mean for mean in shared.values() if mean is not None), default=None)
     rows = []
     for method, found in values.items():
-        own = sorted(found.values())
-        geometric = shifted_geometric_mean(own, reading.shift)
-        longest = own[-1] if own else None
+        numbers = sorted(found.values())
+        geometric = shifted_geometric_mean(numbers, reading.shift)
+        longest = numbers[-1] if numbers else None
         # Over the problems that all settled: a method that settles the easy ones alone has no advantage.
         mean = shared[method]
         ratio = None if mean is None or not least else mean / least
         name = results.method_name(method)
-        rows.append((name, len(own), *_spread(own, reading), geometric, longest, mean, ratio))
+        rows.append(
+            (name, len(numbers), *_spread(numbers, reading), geometric, longest, mean, ratio)
+        )
     seconds = (*SPREAD, "geometric", "longest")
     columns = (
         Column(_by(results), "text"),

@@ -17,6 +17,7 @@ from optsched.display import Displayed, count
 from optsched.errors import InvalidArgument, UsageError, given_twice
 from optsched.executors.machine import cores
 from optsched.instance.durations import Duration, seconds_or_none
+from optsched.instance.reading import first_repeated
 from optsched.registry import load_solver
 
 # `optsched bench` reads its options by the names of these types.
@@ -163,11 +164,8 @@ class Benchmark(Displayed):
             "formulation": name,
             "options": canonical(options) if options else None,
             "constraints": canonical(constraints) if constraints else None,
-            "solver": solver,
-            "seed": seed,
-            "repeat": turn,
-            "threads": self.threads,
-            "time_limit_s": seconds_or_none(self.time_limit, "time_limit"),
+            **{key: spec[key] for key in ("solver", "seed", "repeat", "threads")},
+            "time_limit_s": spec["time_limit"],
             "settings": canonical(settings) if settings else None,
         }
         return Task.of(spec, labels)
@@ -182,14 +180,13 @@ class Benchmark(Displayed):
         ):
             if not given:
                 raise UsageError(f"there is nothing to be done: no {what} is given")
-            twice = [item for place, item in enumerate(given) if item in given[:place]]
-            if twice:
-                raise given_twice(what, str(twice[0]))
+            if (twice := first_repeated(given)) is not None:
+                raise given_twice(what, str(twice))
         if self.repeat < 1:
             raise InvalidArgument("repeat", str(self.repeat), "1 or more")
-        own = sorted({source.formulation for source in self.sources if not source.program})
+        of_sources = sorted({source.formulation for source in self.sources if not source.program})
         for given, options in self.formulations:
-            for name in (own or [DEFAULT_FORMULATION]) if given == OWN else [given]:
+            for name in (of_sources or [DEFAULT_FORMULATION]) if given == OWN else [given]:
                 constraints = [make_constraint(item) for item in self.constraints]
                 make_formulation(name, options, constraints)
         for solver in self.solvers:

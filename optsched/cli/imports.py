@@ -34,7 +34,8 @@ from optsched.errors import InvalidArgument
 if TYPE_CHECKING:
     from optsched.formats.sia import Pace
 
-POOL = re.compile(r"\s*([^=]+?)\s*=\s*(\d{1,9})\s*(?:x\s*(\d{1,9})\s*)?", re.ASCII)
+# The reader of the instance says how large a pool may be
+POOL = re.compile(r"\s*([^=]+?)\s*=\s*(\d{1,99})\s*(?:x\s*(\d{1,99})\s*)?", re.ASCII)
 FILES, CLUSTER, SELECTION = "Files", "Cluster", "Selection"
 
 

@@ -6,7 +6,7 @@ Every optimum is derived by hand; the words of each program say how.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from optsched.candidates.compile import compile
 from optsched.conformance.case import (
+    Case,
     Skipped,
     Subject,
     case,
@@ -280,7 +281,7 @@ def proportional() -> list[KnownOptimum]:
             2.0,
         ),
         KnownOptimum(
-            "who would have more than all the time leaves it to others",
+            "a job at its limit of time leaves the rest to other jobs",
             table(LOG, np.ones(3), (2,), weight=[1.0, 1.0, 4.0]),
             -2 * ln(2.0),
             6.0,
@@ -410,24 +411,24 @@ def smallest() -> list[KnownOptimum]:
     ]
 
 
-def _check(subject: Subject, programs: Sequence[KnownOptimum], relative: float) -> None:
-    # A back-end may take some sorts of programs and refuse others.
-    taken = [known for known in programs if subject.solver.refuses(known.program) is None]
-    if not taken:
-        raise Skipped(f"refuses them all: {subject.solver.refuses(programs[0].program)}")
-    for known in taken:
-        outcome = subject.engine().solve_directly(known.program)
-        expect_certified(outcome, known.words, Status.OPTIMAL)
-        # An optimum of 0 may be a sum of terms that cancel.
-        allowed = relative * max(abs(known.optimum), known.scale)
-        expect_close(outcome.value, known.optimum, known.words, absolute=allowed)
-        expect_close(outcome.bound, known.optimum, f"{known.words}: bound", absolute=allowed)
+def _known(name: str, programs: Callable[[], list[KnownOptimum]], relative: float) -> Case:
+    """The case that value and bound of every program are its optimum."""
 
+    def check(subject: Subject) -> None:
+        every = programs()
+        # A back-end may take some sorts of programs and refuse others.
+        taken = [known for known in every if subject.solver.refuses(known.program) is None]
+        if not taken:
+            raise Skipped(f"refuses them all: {subject.solver.refuses(every[0].program)}")
+        for known in taken:
+            outcome = subject.engine().solve_directly(known.program)
+            expect_certified(outcome, known.words, Status.OPTIMAL)
+            # An optimum of 0 may be a sum of terms that cancel.
+            allowed = relative * max(abs(known.optimum), known.scale)
+            expect_close(outcome.value, known.optimum, known.words, absolute=allowed)
+            expect_close(outcome.bound, known.optimum, f"{known.words}: bound", absolute=allowed)
 
-@case("smallest levels that are known", ALONE)
-def known_levels(subject: Subject) -> None:
-    """Plain, gangs, and rates of many magnitudes."""
-    _check(subject, levels(), 1e-9)
+    return Case(name, check, frozenset({ALONE}))
 
 
 @case("jobs of which no two are alike", ALONE)
@@ -475,7 +476,7 @@ def progress(subject: Subject) -> None:
         )
 
 
-@case("allocations of whole jobs are refused by who does not take them", ALONE)
+@case("allocations of whole jobs are refused by a solver without them", ALONE)
 def whole(subject: Subject) -> None:
     """Before anything is solved, in words."""
     program = allocation([[1.0], [2.0]], integral=True)
@@ -487,30 +488,6 @@ def whole(subject: Subject) -> None:
         "whole",
         "say that jobs are whole",
     )
-
-
-@case("smallest levels of degenerate data", ALONE)
-def degenerate_levels(subject: Subject) -> None:
-    """Nothing to have, nothing to share, several resources and several configurations."""
-    _check(subject, smallest(), 1e-9)
-
-
-@case("total throughputs that are known", ALONE)
-def linear_totals(subject: Subject) -> None:
-    """Plain, weighted and per cost; ties, zeros, gangs, licences, elastic jobs."""
-    _check(subject, linear(), 1e-9)
-
-
-@case("sums of logarithms that are known", ALONE)
-def proportional_totals(subject: Subject) -> None:
-    """Proportional fairness, to 1e-8 of the weights."""
-    _check(subject, proportional(), 1e-8)
-
-
-@case("sums of powers that are known", ALONE)
-def alpha_totals(subject: Subject) -> None:
-    """Alpha-fairness with alpha = 1 - e of 1/2, 2 and 5, to 1e-8."""
-    _check(subject, alpha_fair(), 1e-8)
 
 
 @case("a sum of logarithms of nothing is refused, or reported as what it is", ALONE)
@@ -526,15 +503,15 @@ def worthless(subject: Subject) -> None:
 
 
 CASES = (
-    known_levels,
+    _known("smallest levels that are known", levels, 1e-9),
     different,
     deterministic,
     stopped,
     progress,
     whole,
-    degenerate_levels,
-    linear_totals,
-    proportional_totals,
-    alpha_totals,
+    _known("smallest levels of degenerate data", smallest, 1e-9),
+    _known("total throughputs that are known", linear, 1e-9),
+    _known("sums of logarithms that are known", proportional, 1e-8),
+    _known("sums of powers that are known", alpha_fair, 1e-8),
     worthless,
 )

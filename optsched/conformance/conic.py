@@ -225,7 +225,7 @@ class ConicAnswer:
         expect(missed <= CLOSE, f"the point misses the cones by {missed:.2g}")
         if self.x is not None:
             expect_close(values.x[: len(self.x)], self.x, "point", relative=1e-3)
-        # Without multipliers there is no proof, which only those who claim duals owe.
+        # Only a solver that claims duals has to prove the answer by multipliers.
         if values.y is None or values.y.shape != (program.shape[0],):
             expect(
                 not subject.has(Capability.DUALS), f"no multipliers of the {program.shape[0]} rows"
@@ -266,7 +266,7 @@ def lowered_duals(subject: Subject) -> None:
             )
 
 
-@case("conic programs are refused by who does not take them")
+@case("conic programs are refused by a solver without them")
 def conic_refused(subject: Subject) -> None:
     """With an error that says so."""
     if subject.has(Capability.CONIC):

@@ -183,13 +183,13 @@ def start_of_wrong_size(subject: Subject) -> None:
     )
 
 
-@case("integer programs are refused by who does not take them")
+@case("integer programs are refused by a solver without them")
 def integers_refused(subject: Subject) -> None:
     """A solver that claims no integers must not answer with fractions."""
     _refused_without(Capability.INTEGER, subject, knapsack())
 
 
-@case("continuous programs are refused by who does not take them")
+@case("continuous programs are refused by a solver without them")
 def continuous_refused(subject: Subject) -> None:
     """A solver that claims no continuous columns must not round them."""
     _refused_without(Capability.CONTINUOUS, subject, mixed())

@@ -84,7 +84,7 @@ def work_limit(subject: Subject) -> None:
     runs = [subject.solve(arrays, work=1) for _ in range(2)]
     # The clock stops nobody in the same place twice.
     if max(outcome.values.seconds for outcome in runs) > 0.9 * PATIENCE:
-        raise Skipped("knows no work limit: stopped by the clock")
+        raise Skipped("has no work limit: stopped by the clock")
     for outcome in runs:
         expect_certified(outcome)
     points = [None if outcome.values.x is None else outcome.values.x.tobytes() for outcome in runs]

@@ -145,7 +145,7 @@ def own_basis(subject: Subject) -> None:
     session.set_start(basis)
     again = session.run(Limits())
     expect_close(again.objective, 11.0, "objective from its own basis")
-    # A basis may be taken for what it is worth; those who claim starts must begin at it.
+    # A solver need not begin at the basis, unless it claims starts.
     if subject.has(Capability.START):
         expect(again.iterations == 0, f"{again.iterations} iterations from its own basis")
 

@@ -66,9 +66,11 @@ def read_bytes(path: Path) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         reason = getattr(error, "strerror", None) or str(error)
         ships = f", or @{path} for the instance that ships" if str(path) in shipped_names() else ""
-        raise InvalidInput(
-            "", f"no readable file at {_file_words(path)} ({reason})", f"a file{ships}"
-        ) from None
+        # "" and "." name a folder and no file
+        found = (
+            f"no readable file at {_file_words(path)} ({reason})" if path.name else "no file name"
+        )
+        raise InvalidInput("", found, f"a file{ships}") from None
 
 
 def paths_of(sources: Any, name: str = "sources") -> list[Path]:
@@ -89,7 +91,9 @@ def named(source: str | Path) -> Iterator[None]:
     except InvalidInput as error:
         file = "standard input" if str(source) == "-" else _file_words(source)
         raise error.each(
-            lambda one: InvalidInput(one.path, one.found, one.expected, one.file or file)
+            lambda single: InvalidInput(
+                single.path, single.found, single.expected, single.file or file
+            )
         ) from None
 
 
@@ -100,8 +104,11 @@ def inside(path: str) -> Iterator[None]:
         yield
     except InvalidInput as error:
         raise error.each(
-            lambda one: InvalidInput(
-                f"{path}.{one.path}" if one.path else path, one.found, one.expected, one.file
+            lambda single: InvalidInput(
+                f"{path}.{single.path}" if single.path else path,
+                single.found,
+                single.expected,
+                single.file,
             )
         ) from None
 
@@ -322,7 +329,7 @@ def validate_columns(
             objects = _list_of(model).validate_python(documents)
         except ValidationError as error:
             raise translate(error, path, model, offset=start) from None
-        columns = {name: [getattr(one, name) for one in objects] for name in model.model_fields}
+        columns = {name: [getattr(item, name) for item in objects] for name in model.model_fields}
     return columns
 
 
@@ -381,28 +388,28 @@ def translate(
 ) -> InvalidInput:
     """Turn pydantic's errors into one `InvalidInput`; ``offset`` is added to a first list index."""
     wrong = _each_once(error.errors(include_url=False))
-    shown = [_translated(one, path, model, offset) for one in wrong[:MOST_SHOWN]]
+    shown = [_translated(detail, path, model, offset) for detail in wrong[:MOST_SHOWN]]
     return all_wrong(shown, len(wrong))
 
 
 def _each_once(errors: list[ErrorDetails]) -> list[ErrorDetails]:
     """Drop errors that are consequences of others."""
     # A list whose entries are all wrong is also reported as too short
-    above = {one["loc"][:depth] for one in errors for depth in range(len(one["loc"]))}
+    above = {detail["loc"][:depth] for detail in errors for depth in range(len(detail["loc"]))}
     unknown: dict[tuple[int | str, ...], list[object]] = {}
-    for one in errors:
-        if one["type"] == "extra_forbidden":
-            unknown.setdefault(one["loc"][:-1], []).append(one["loc"][-1])
+    for detail in errors:
+        if detail["type"] == "extra_forbidden":
+            unknown.setdefault(detail["loc"][:-1], []).append(detail["loc"][-1])
 
-    def follows(one: ErrorDetails) -> bool:
+    def follows(detail: ErrorDetails) -> bool:
         # A misspelled key gives two errors: it is unknown, and the intended key is missing
-        *parent, name = one["loc"] or ("",)
-        return one["loc"] in above or (
-            one["type"] == "missing"
+        *parent, name = detail["loc"] or ("",)
+        return detail["loc"] in above or (
+            detail["type"] == "missing"
             and any(did_you_mean(typed, [str(name)]) for typed in unknown.get(tuple(parent), ()))
         )
 
-    return [one for one in errors if not follows(one)]
+    return [detail for detail in errors if not follows(detail)]
 
 
 def _translated(

@@ -1,4 +1,4 @@
-"""Numbers of a text, one after the other; what is wrong with one is told with its line."""
+"""Numbers of a text, in order; an error states the line."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def may_be_library_file(source: str | Path) -> bool:
     try:
         with path.open("rb") as file:
             data = file.read(BEGINNING)
-    except OSError:  # who reads the file says why it cannot be read
+    except OSError:  # the reader of the file says why it cannot be read
         return False
     return not begins_a_document(data)
 

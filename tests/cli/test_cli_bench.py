@@ -314,7 +314,11 @@ WRONG = [
         2,
         "--seeds: found -1, expected a number of seeds above 0...",
     ),
-    (["@quickstart", "--seeds", "[1,1]"], 2, "seeds: found [1, 1], in which a seed comes twice"),
+    (
+        ["@quickstart", "--seeds", "[1,1]"],
+        2,
+        "--seeds: found seed 1 twice, expected each seed once",
+    ),
     (["@quickstart", "--jobs", "0"], 2, "--jobs: found 0, expected a number from 1 to 1024"),
     (["@quickstart", "--repeat", "0"], 2, "--repeat: found 0, expected 1 or more"),
     (

@@ -523,6 +523,16 @@ def test_the_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             2,
             "--pool: found 'v100', expected NAME=NODES or NAME=NODESxGPUS, such as v100=2x4 for 2 nodes of 4 GPUs",
         ),
+        (
+            ["--pool", "v100=20000000x4", "--pool", "k80=1"],
+            3,
+            "cluster.pools[0].nodes: found 20000000, expected a number of at most 10000000",
+        ),
+        (
+            ["--pool", "v100=99999999999999999999", "--pool", "k80=1"],
+            3,
+            "cluster.pools[0].nodes: found 99999999999999999999, expected a number of at most...",
+        ),
         (["--pool", "v100=2x"], 2, "--pool: found 'v100=2x', expected"),
         (["--pool", "v100=2.5"], 2, "--pool: found 'v100=2.5', expected"),
         (["--pool", "v100=1", "--pool", "v100=2"], 2, "--pool: found v100 twice"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import stated
+from refusals import refuses, stated
 
 from optsched.errors import InvalidInput
 from optsched.instance import Instance, read_instance
@@ -223,6 +223,11 @@ def test_no_such_file(tmp_path: Path, name: str, words: str) -> None:
     assert caught.value.expected == "a file"
     assert len(str(caught.value)) < 300
     assert str(caught.value).isprintable()
+
+
+def test_an_empty_name_is_no_file() -> None:
+    with refuses("found no file name, expected a file"):
+        read_instance("")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe"])

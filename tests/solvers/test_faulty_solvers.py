@@ -359,7 +359,7 @@ FOUND: list[tuple[type[Solver], str, str, str]] = [
     (
         AnswersEverything,
         "integer",
-        "integer programs are refused by who does not take them",
+        "integer programs are refused by a solver without them",
         "is answered, not refused",
     ),
 ]
