@@ -127,10 +127,10 @@ def in_order(columns: Sequence[AnyArray]) -> bool:
     for part in blocks(len(columns[0]) - 1) if columns else ():
         tied: BoolArray | bool = True
         for column in columns:
-            one, next_one = column[part], column[part.start + 1 : part.stop + 1]
-            if (tied & (next_one < one)).any():
+            value, next_value = column[part], column[part.start + 1 : part.stop + 1]
+            if (tied & (next_value < value)).any():
                 return False
-            tied = tied & (next_one == one)
+            tied = tied & (next_value == value)
     return True
 
 
@@ -290,10 +290,10 @@ def _group_by_number(
     first, count = np.full(room, length, np.int64), np.zeros(room, np.int64)
     if room <= FEW:  # in a long column most blocks contain no new number
         for part in blocks(length):
-            here = np.bincount(number[part], minlength=room)
-            if ((here > 0) & (count == 0)).any():
+            in_part = np.bincount(number[part], minlength=room)
+            if ((in_part > 0) & (count == 0)).any():
                 _mark_first(first, number, part, count == 0)
-            count += here
+            count += in_part
     else:
         for part in reversed(
             blocks(length)
@@ -301,15 +301,15 @@ def _group_by_number(
             first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
         count = np.bincount(number, minlength=room)
     rows = _in_order_of_appearance(first, number)
-    there = number[rows]
-    if is_range(there, room):
+    appearing = number[rows]
+    if is_range(appearing, room):
         return Groups(first, number, count)
     rank = np.zeros(room, np.int64)
-    rank[there] = np.arange(len(there))
+    rank[appearing] = np.arange(len(appearing))
     inverse = np.empty(length, np.int64)
     for part in blocks(length):
         inverse[part] = rank[number[part]]
-    return Groups(rows, inverse, count[there])
+    return Groups(rows, inverse, count[appearing])
 
 
 def _in_order_of_appearance(first: IntArray, number: IntArray) -> IntArray:
@@ -426,7 +426,7 @@ def hash_lists(indptr: IntArray, columns: Sequence[AnyArray]) -> NDArray[np.uint
     """A 64-bit hash of each list of rows,
     where list i has the rows ``indptr[i]:indptr[i + 1]`` of the columns.
     """
-    position = ranges(np.zeros(len(indptr) - 1, np.int64), lengths(indptr))
+    position = ranges(0, lengths(indptr))
     # Sum of the hashes of the rows, each combined with its position in the list. Unsigned sums may
     # overflow.
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hash_rows([position, *columns]))])
@@ -525,8 +525,10 @@ def pointers(length: IntArray | BoolArray | Sequence[int], kind: DTypeLike = np.
     return found
 
 
-def ranges(start: IntArray, length: IntArray) -> IntArray:
-    """Concatenate ``start[i], start[i] + 1, ..., start[i] + length[i] - 1`` over all i."""
+def ranges(start: IntArray | int, length: IntArray) -> IntArray:
+    """Concatenate ``start[i], start[i] + 1, ..., start[i] + length[i] - 1`` over all i;
+    ``start`` is one number if all ranges begin with it.
+    """
     end = length.cumsum()
     total = int(end[-1]) if len(end) else 0
     if total == 0:
@@ -562,15 +564,15 @@ def _found_by_number(known: IntArray, wanted: IntArray) -> IntArray | None:
     rows, or the table would be too large.
     """
     room, number, asked = 1, np.zeros(len(known), np.int64), np.zeros(len(wanted), np.int64)
-    for mine, theirs in zip(known.T, wanted.T, strict=True):
-        low = min(int(mine.min()), int(theirs.min()))
-        size = max(int(mine.max()), int(theirs.max())) - low + 1
+    for known_field, wanted_field in zip(known.T, wanted.T, strict=True):
+        low = min(int(known_field.min()), int(wanted_field.min()))
+        size = max(int(known_field.max()), int(wanted_field.max())) - low + 1
         if room * size > ROOM * len(known):
             break
         room *= size
         if size > 1:
-            number = number * size + (mine - low)
-            asked = asked * size + (theirs - low)
+            number = number * size + (known_field - low)
+            asked = asked * size + (wanted_field - low)
     row = np.arange(len(known))
     table = np.full(room, -1, np.int64)
     table[number] = row

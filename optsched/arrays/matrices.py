@@ -136,10 +136,10 @@ def largest_of_rows(indptr: AnyArray, data: FloatArray) -> FloatArray:
             else:
                 largest[rows] = np.maximum(largest[rows], data[indptr[rows] + place])
         return largest
-    there = np.flatnonzero(length)
-    if len(there):
+    filled = np.flatnonzero(length)
+    if len(filled):
         # For an empty row reduceat would return the first entry of the next one.
-        largest[there] = np.maximum(np.maximum.reduceat(data, indptr[there]), 0.0)
+        largest[filled] = np.maximum(np.maximum.reduceat(data, indptr[filled]), 0.0)
     return largest
 
 

@@ -985,7 +985,7 @@ def _pair_columns(candidates: Candidates, kind_of_class: IntArray, count: IntArr
     products = size_a * size_b
     _refuse_many_pairs(candidates, products, len(kind_of_class))
     pair_column = np.repeat(pairs, products)
-    local = ranges(np.zeros(len(pairs), np.int64), products)
+    local = ranges(0, products)
     width = np.repeat(size_b, products)
     # Within a pair of kinds, pairs of classes are numbered row by row: quotient and remainder give
     # the two classes.

@@ -71,8 +71,8 @@ class DropWords:
         """Most CPUs, and most memory, that a node of each pool has."""
         now = np.inf if self.later_nodes else self.instance.now
         cluster = self.instance.cluster
-        own = (node_capacities(cluster, row, now)[1] for row in range(len(cluster.pools)))
-        return [capacity.max(axis=0, initial=0.0).tolist() for capacity in own]
+        capacities = (node_capacities(cluster, row, now)[1] for row in range(len(cluster.pools)))
+        return [capacity.max(axis=0, initial=0.0).tolist() for capacity in capacities]
 
     def of_kind(self, kind: int) -> Iterator[tuple[int, str]]:
         """Rows of the dropped columns of a kind alone, each with its reason."""

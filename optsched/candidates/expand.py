@@ -101,8 +101,8 @@ def expand_first(classes: Classes, x: FloatArray, jobs: int) -> JobRows:
     begins = mask_of(classes.class_a[x > 0], len(classes))
     inside = np.flatnonzero(classes.of_job >= 0)
     first = inside[begins[classes.of_job[inside]]][:jobs]
-    theirs = mask_of(classes.of_job[first], len(classes))
-    rows = expand(classes, np.where(theirs[classes.class_a], x, 0.0))
+    chosen = mask_of(classes.of_job[first], len(classes))
+    rows = expand(classes, np.where(chosen[classes.class_a], x, 0.0))
     return rows.take(np.isin(rows.job, first))
 
 

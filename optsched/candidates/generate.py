@@ -229,8 +229,10 @@ def _with_model(
     """
     model, (kind, way) = task.model, edges
     # A correcting model is also asked about stated rates.
-    unstated, own = stated.feasible == Feasibility.NO_RATE, task.kinds.own[kind]
-    asked = np.flatnonzero(~(unstated & own) if corrects(model) else unstated & ~own)
+    unstated, states_rates = stated.feasible == Feasibility.NO_RATE, task.kinds.own[kind]
+    asked = np.flatnonzero(
+        ~(unstated & states_rates) if corrects(model) else unstated & ~states_rates
+    )
     answer = model.predict(task.kinds.batch, configurations, edges=(kind[asked], way[asked]))
     runs = answer.feasible == Feasibility.OK
     wrong = np.flatnonzero(runs & ~((answer.rate > 0) & (answer.rate < np.inf)))
@@ -337,7 +339,7 @@ def option_columns(task: CompileTask) -> KindColumns:
     stated = ~np.isnan(options.throughput[option])
     rate = np.where(stated, options.throughput[option], 0.0)
     # A duration d is the time of all steps, so the rate is steps / d. The duration itself is exact
-    # # for jobs with steps_done = 0. All jobs of a kind whose rates follow from durations have the
+    # for jobs with steps_done = 0. All jobs of a kind whose rates follow from durations have the
     # same steps (`find_kinds`).
     steps = instance.jobs_table.steps[kinds.first[kind]]
     duration = options.duration[option]
@@ -451,7 +453,7 @@ def _pairs_of_workloads(
             "those that are needed, where the formulation can",
         )
     entry = owners(products)
-    number = ranges(np.zeros(len(wanted), np.int64), products)
+    number = ranges(0, products)
     if not len(number):
         return number, number, number
     first = order[start[entry, 0] + number // size[entry, 1]]

@@ -116,8 +116,8 @@ def _stated(
     if len(stated) == 0:
         return np.zeros(len(first), bool)
     both = tuple(
-        np.concatenate([theirs, mine])
-        for theirs, mine in (
+        np.concatenate([of_pair, of_alone])
+        for of_pair, of_alone in (
             (stated.kind, alone.kind[first]), (stated.partner, alone.kind[second]), (stated.pool, alone.pool[first]),
             (stated.gpus, alone.gpus[first]), (stated.nodes, alone.nodes[first]),
         )

@@ -105,8 +105,8 @@ class _Rows:
         """Add a row that is used by these columns, and by columns of workers and servers that name
         it.
         """
-        theirs, their_amount = self._of_servers.get(name, NOTHING)
-        both = np.concatenate([users, theirs]), np.concatenate([amount, their_amount])
+        server_users, their_amount = self._of_servers.get(name, NOTHING)
+        both = np.concatenate([users, server_users]), np.concatenate([amount, their_amount])
         self._uses.append(both)
         self._names.append(name)
         self._capacity.append(capacity)

@@ -110,7 +110,7 @@ class ColumnNames:
         Unknown columns are ignored with a warning (if allowed), but refused if they resemble a
         missing column.
         """
-        meant = {theirs: ours for theirs, ours in self.columns.items() if ours in kinds}
+        meant = {column: name for column, name in self.columns.items() if name in kinds}
         ignore = self.ignore_others
         table = read_table(
             source, otherwise, kinds, required, meant, others=ignore, remedy=REMEDY, **how
@@ -132,11 +132,11 @@ class ColumnNames:
         """Refuse a given name that no table has; otherwise an optional column would be lost
         silently.
         """
-        there = {name.casefold(): name for table in tables for name in table.written.values()}
+        written = {name.casefold(): name for table in tables for name in table.written.values()}
         for column in self.columns:
-            if column.casefold() not in there:
+            if column.casefold() not in written:
                 expected = f"a column of {listed([table.name for table in tables])}"
-                hint = did_you_mean(column, there.values())
+                hint = did_you_mean(column, written.values())
                 raise InvalidArgument("columns", show(column), expected + hint)
 
 
@@ -288,9 +288,9 @@ def _instance(
     try:
         instance = Instance.from_document(document)
     except InvalidInput as error:
-        for one in error.one_by_one():
-            line, place = _place(one.path, jobs, pools)
-            wrong.add(line, InvalidInput(place, one.found, one.expected))
+        for single in error.one_by_one():
+            line, place = _place(single.path, jobs, pools)
+            wrong.add(line, InvalidInput(place, single.found, single.expected))
         wrong.refuse(more=error.more)
     wrong.refuse()
     return instance

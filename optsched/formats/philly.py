@@ -114,12 +114,12 @@ class LoggedJob(BaseModel):
     @property
     def lengths(self) -> list[float]:
         """Seconds of the attempts whose times were recorded."""
-        return [one.seconds for one in self.attempts if not math.isnan(one.seconds)]
+        return [attempt.seconds for attempt in self.attempts if not math.isnan(attempt.seconds)]
 
     @property
     def gang(self) -> int:
         """GPUs of the first attempt with GPUs; 0 if there is none."""
-        return next((one.gpus for one in self.attempts if one.gpus), 0)
+        return next((attempt.gpus for attempt in self.attempts if attempt.gpus), 0)
 
     def why_left_out(self) -> str:
         """The reason why the job is left out; empty if it is not."""
@@ -259,13 +259,13 @@ def _indexed(texts: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
     return tuple(rows), np.array([rows[text] for text in texts], np.int64)
 
 
-def _check_clusters(wanted: Collection[str], there: Collection[str], file: str = "") -> None:
+def _check_clusters(wanted: Collection[str], logged: Collection[str], file: str = "") -> None:
     for cluster in wanted:
-        if cluster not in there:
+        if cluster not in logged:
             raise InvalidInput(
                 file,
                 f"no job of the virtual cluster {show(cluster)}",
-                f"one of {listed(sorted(there))}",
+                f"one of {listed(sorted(logged))}",
             )
 
 
@@ -275,11 +275,11 @@ def _of_log(data: bytes, clusters: Collection[str]) -> tuple[RecordedJobs, dict[
         raise InvalidInput("", show(entries), "a list of jobs")
     rows = []
     left_out: Counter[str] = Counter()
-    there: dict[str, None] = {}
+    logged: dict[str, None] = {}
     seen = set()
     for number, entry in enumerate(entries):
         job = validate(LoggedJob, entry, f"[{number}]")
-        there[job.vc] = None
+        logged[job.vc] = None
         if clusters and job.vc not in clusters:
             continue
         if job.jobid in seen:
@@ -291,7 +291,7 @@ def _of_log(data: bytes, clusters: Collection[str]) -> tuple[RecordedJobs, dict[
             left_out[why] += 1
         else:
             rows.append((job.submitted_time, sum(job.lengths), job.gang, job.jobid, job.vc))
-    _check_clusters(clusters, there)
+    _check_clusters(clusters, logged)
     arrival, seconds, gpus, ids, of = zip(*rows, strict=True) if rows else ((), (), (), (), ())
     tenants, tenant = _indexed(of)
     jobs = RecordedJobs(

@@ -151,7 +151,7 @@ def import_sia(
     table = _read_workload(workload)
     known = _applications(table, Path(profiles), sizes, applications or {})
     _check_batches(table, known)
-    own = table.cells["application"]
+    applications_of_jobs = table.cells["application"]
     gpus_asked = table.numbers["num_replicas"].astype(int).tolist()
     batch_asked = table.numbers["batch_size"].astype(int).tolist()
     requests = list(zip(gpus_asked, batch_asked, strict=True))
@@ -159,17 +159,17 @@ def import_sia(
     # requests
     kinds = [
         application if adaptive else f"{application}/{gpus}x{batch}"
-        for application, (gpus, batch) in zip(own, requests, strict=True)
+        for application, (gpus, batch) in zip(applications_of_jobs, requests, strict=True)
     ]
     rates: dict[str, Rates] = {}
     workloads: dict[str, Any] = {}
-    for kind, application, asked in zip(kinds, own, requests, strict=True):
+    for kind, application, asked in zip(kinds, applications_of_jobs, requests, strict=True):
         if kind not in rates:
             of_kind = known[application]
             rates[kind] = _rates(of_kind, sizes, most, None if adaptive else asked)
             workloads |= _workloads(kind, application, rates[kind], of_kind)
     arrival = table.numbers["time"].tolist()
-    trainings = [known[application].training for application in own]
+    trainings = [known[application].training for application in applications_of_jobs]
     jobs = [
         {
             "id": table.cells["name"][row],
@@ -177,7 +177,7 @@ def import_sia(
             "gpus": {"min": 1, "max": _widest(rates[kind])} if adaptive else gpus_asked[row],
             "steps": float(trainings[row].progress[-1]),
             "arrival": arrival[row],
-            "restart_cost": known[own[row]].pace.restart,
+            "restart_cost": known[applications_of_jobs[row]].pace.restart,
         }
         for row, kind in enumerate(kinds)
     ]

@@ -275,10 +275,10 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
     for digits in dict.fromkeys(sorted_digits.tolist()):
         rows = np.flatnonzero(sorted_digits == digits)
         # Other orders of the same nodes are never looked up
-        own = [row for row in rows.tolist() if cells[row] == digits]
-        if own:
-            samples, first = np.unique(columns[own, 0], return_index=True)
-            placed[digits] = np.column_stack([samples, columns[own][first, 1:]])
+        kept = [row for row in rows.tolist() if cells[row] == digits]
+        if kept:
+            samples, first = np.unique(columns[kept, 0], return_index=True)
+            placed[digits] = np.column_stack([samples, columns[kept][first, 1:]])
     path = folder / f"scalability-{machine}.csv"
     spread = np.zeros((0, 5))
     if path.is_file():

@@ -77,7 +77,7 @@ class WrongCells:
         errors = error.one_by_one()
         self.lines.add(line)
         self._count += len(errors) + error.more
-        self._errors += [(line, one) for one in errors]
+        self._errors += [(line, single) for single in errors]
         # A table with a million wrong cells must not create a million exceptions
         if len(self._errors) > 50 * MOST_SHOWN:
             self._errors = self._first()

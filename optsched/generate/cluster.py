@@ -405,8 +405,13 @@ def _cluster_document(
         for site, gpus in zip(draft.sites, W.tolist(), strict=True)
     ]
     return {
-        "pools": [pool_document(site, own) for site, own in zip(draft.sites, hosts, strict=True)],
-        "topology": network([host for own in hosts for host in own], options.topology),
+        "pools": [
+            pool_document(site, pool_hosts)
+            for site, pool_hosts in zip(draft.sites, hosts, strict=True)
+        ],
+        "topology": network(
+            [host for pool_hosts in hosts for host in pool_hosts], options.topology
+        ),
     }
 
 

@@ -68,7 +68,7 @@ def services(seed: int = 10) -> Document:
     site = Site("a100", "A100-SXM4-40GB", nodes=2, gpus_per_node=4)
     board = find("A100-SXM4-40GB")
     profiles = [
-        Partition(one.name, one.compute_slices, one.memory_slices, one.starts) for one in board.mig
+        Partition(mig.name, mig.compute_slices, mig.memory_slices, mig.starts) for mig in board.mig
     ]
     whole = Layouts(profiles).memory_slices
     jobs = []

@@ -186,18 +186,18 @@ def names_and_options(given: object, path: str, kind: str) -> list[tuple[str, Ma
     InvalidArgument
         For an item that has no name.
     """
-    one = _name_and_options(given, path, kind)
-    if one is not None:
-        return [one]
+    named = _name_and_options(given, path, kind)
+    if named is not None:
+        return [named]
     expected = f'the name of a {kind}, (name, options) or {{"{kind}": name}}'
     if not isinstance(given, list | tuple):
         raise InvalidArgument(path, show(given), expected)
     found = []
     for row, item in enumerate(given):
-        one = _name_and_options(item, f"{path}[{row}]", kind)
-        if one is None:
+        named = _name_and_options(item, f"{path}[{row}]", kind)
+        if named is None:
             raise InvalidArgument(f"{path}[{row}]", show(item), expected)
-        found.append(one)
+        found.append(named)
     return found
 
 

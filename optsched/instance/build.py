@@ -144,7 +144,7 @@ def _with_others(error: InvalidInput, document: Mapping[str, Any]) -> InvalidInp
         found = (_wrong_jobs(header, jobs[start : start + CHUNK], start) for start in pieces)
         wrong = list(islice(chain.from_iterable(found), MOST_COUNTED))
     # A repeated name is not an error of one part alone, so it is added here
-    if error.path not in {one.path for one in wrong}:
+    if error.path not in {single.path for single in wrong}:
         wrong = [*error.one_by_one(), *wrong]
     return all_wrong(wrong, len(wrong) + more)
 
@@ -175,9 +175,9 @@ def _wrong_jobs(header: Header, jobs: Sequence[object], first: int) -> Iterator[
             yield from _wrong_jobs(header, jobs[:middle], first)
             yield from _wrong_jobs(header, jobs[middle:], first + middle)
             return
-        for one in error.one_by_one():
-            path = f"jobs[{first}]{one.path.removeprefix('jobs[0]')}"
-            yield InvalidInput(path, one.found, one.expected)
+        for single in error.one_by_one():
+            path = f"jobs[{first}]{single.path.removeprefix('jobs[0]')}"
+            yield InvalidInput(path, single.found, single.expected)
 
 
 def with_labels(workloads: Workloads, labels: Sequence[str]) -> Workloads:

@@ -48,8 +48,8 @@ def with_tenants(
     row = {tenant.name: place for place, tenant in enumerate(instance.tenants)}
     for at, name in _to_remove(remove, row, "tenant"):
         _refuse_jobs(instance, table.tenant == row[name], f"remove[{at}]", f"tenant {show(name)}")
-    defined = {one.name: one for one in instance.tenants if one.name not in remove}
-    defined |= {one.name: build_tenant(one) for one in tenants}
+    defined = {tenant.name: tenant for tenant in instance.tenants if tenant.name not in remove}
+    defined |= {tenant.name: build_tenant(tenant) for tenant in tenants}
     number = _numbers(row, defined)
     return replace(
         instance,
@@ -79,7 +79,7 @@ def with_workloads(
         A field is wrong, or a workload cannot be removed.
     """
     table, before = instance.jobs_table, instance.workloads
-    row = {one.name: place for place, one in enumerate(before) if not one.label}
+    row = {workload.name: place for place, workload in enumerate(before) if not workload.label}
     has_rates = (table.rates >= 0) | (table.options >= 0)
     for at, name in _to_remove(remove, row, "workload"):
         path, what = f"remove[{at}]", f"workload {show(name)}"
@@ -95,14 +95,21 @@ def with_workloads(
     rates = join_profiles(instance.rates, interner.table())
     start = len(instance.rates)
     new = {
-        name: replace(one, rates=one.rates + start) if one.rates >= 0 else one
-        for name, one in new.items()
+        name: replace(workload, rates=workload.rates + start) if workload.rates >= 0 else workload
+        for name, workload in new.items()
     }
     # Labels come last; `in_use` drops those that no job names.
-    defined = {one.name: one for one in before if not one.label and one.name not in remove} | new
-    labels = {one.name: Workload(one.name, label=True) for one in before}
-    workloads = {**defined, **{name: one for name, one in labels.items() if name not in defined}}
-    number = _numbers({one.name: place for place, one in enumerate(before)}, workloads)
+    defined = {
+        workload.name: workload
+        for workload in before
+        if not workload.label and workload.name not in remove
+    } | new
+    labels = {workload.name: Workload(workload.name, label=True) for workload in before}
+    workloads = {
+        **defined,
+        **{name: workload for name, workload in labels.items() if name not in defined},
+    }
+    number = _numbers({workload.name: place for place, workload in enumerate(before)}, workloads)
     of_job = looked_up(number, table.workload)
     colocation = renumbered(instance.colocation, number)
     # A second renumbering: drop labels that no job names, and put the others in order of first use.

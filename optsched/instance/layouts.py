@@ -191,7 +191,9 @@ class Layouts(Displayed):
         -------
         tuple of SliceAt, or None
         """
-        return next((one for one in self.maximal if (self.counts_of(one) >= counts).all()), None)
+        return next(
+            (layout for layout in self.maximal if (self.counts_of(layout) >= counts).all()), None
+        )
 
     # --- what users write -------------------------------------------------------------------------
 

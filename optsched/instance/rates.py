@@ -192,8 +192,8 @@ class Places(NamedTuple):
         if len(rates) * places > SPARSE * entries + FEW or entries > np.iinfo(np.int32).max:
             return cls(places, None, rates.profile * places + rates.place), number
         cells = np.full(len(rates) * places + 1, -1, np.int32)
-        for own, keys in keys_of(rates):
-            cells[keys] = number[own]
+        for rows, keys in keys_of(rates):
+            cells[keys] = number[rows]
         return cls(places, cells, None), number
 
     @classmethod
@@ -248,8 +248,8 @@ class RateLevel(NamedTuple):
         # A million jobs with one plain number each: one comparison decides for all.
         if is_constant(self.number) and isinstance(number, int):
             return above if self.number[0] == number else np.full(len(above), -1, np.int64)
-        own = self.number[:1] if is_constant(self.number) else self.number[above]
-        return np.where((above >= 0) & (own == number), above, -1)
+        stated = self.number[:1] if is_constant(self.number) else self.number[above]
+        return np.where((above >= 0) & (stated == number), above, -1)
 
     def above(self, places: IntArray, least: int) -> tuple[IntArray, IntArray]:
         """All numbers larger than ``least`` of the given places: rows of the places, and the

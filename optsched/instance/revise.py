@@ -99,9 +99,9 @@ def joining(instance: Instance, columns: JobColumns, jobs: JobTable) -> Instance
     """An instance, for `with_jobs`, from jobs that were collected in `columns_beside`."""
     workloads = with_labels(instance.workloads, columns.labels)
     rates, workloads, _ = compact_rates(instance.rates, workloads, EMPTY)
-    if len(own := columns.rates.table()):
+    if len(added := columns.rates.table()):
         of_job = jobs.rates + np.where(jobs.rates >= 0, len(rates), 0)
-        same = equal_profiles(both := join_profiles(rates, own), len(rates))
+        same = equal_profiles(both := join_profiles(rates, added), len(rates))
         rates, workloads, of_job = compact_rates(both, workloads, of_job, same)
         jobs = replace(jobs, rates=of_job)
     return replace(

@@ -69,7 +69,8 @@ class Workloads(Displayed, tuple[Workload, ...]):
         """Needs per GPU by resource, each of shape (workloads + 1,)."""
         names = dict.fromkeys(name for each in self for name in each.demand)
         return {
-            name: np.array([*(own.demand.get(name, 0.0) for own in self), 0.0]) for name in names
+            name: np.array([*(workload.demand.get(name, 0.0) for workload in self), 0.0])
+            for name in names
         }
 
     @cached_property
@@ -152,7 +153,9 @@ class OptionTable(Displayed):
     def needs(self) -> dict[str, FloatArray]:
         """``uses`` by resource, each of shape (R + 1,); the last entry is for no option."""
         names = dict.fromkeys(name for uses in self.uses for name in uses)
-        return {name: np.array([*(own.get(name, 0.0) for own in self.uses), 0.0]) for name in names}
+        return {
+            name: np.array([*(uses.get(name, 0.0) for uses in self.uses), 0.0]) for name in names
+        }
 
 
 class JobNames(Displayed):

@@ -35,7 +35,9 @@ def header_document(instance: Instance) -> dict[str, Any]:
         "now": instance.now,
         "cluster": cluster_document(instance.cluster),
         "performance": dict(instance.performance),
-        "workloads": {one.name: _workload_document(one, instance.rates) for one in workloads},
+        "workloads": {
+            workload.name: _workload_document(workload, instance.rates) for workload in workloads
+        },
         "tenants": [
             {"name": t.name, "weight": t.weight, "policy": t.policy} for t in instance.tenants
         ],

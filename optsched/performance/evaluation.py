@@ -350,9 +350,9 @@ def evaluate(
             for (of, seed, split), part in zip(items, found, strict=True)
             if of == place
         ]
-        for one, of_one in _judge(profiles, list(models), title, parts_of_kind, nominal):
-            points.append(one)
-            rows += of_one
+        for point, rows_of_point in _judge(profiles, list(models), title, parts_of_kind, nominal):
+            points.append(point)
+            rows += rows_of_point
     return Evaluation(profiles, nominal, tuple(rows), tuple(points))
 
 

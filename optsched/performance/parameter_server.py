@@ -157,7 +157,7 @@ class ParameterServers:
         return (
             np.repeat(law, servers),
             np.repeat(w, servers),
-            ranges(np.ones(len(w), np.int64), servers),
+            ranges(1, servers),
         )
 
     def count_pairs(self) -> IntArray:
@@ -168,7 +168,7 @@ class ParameterServers:
     def _workers(self) -> tuple[IntArray, IntArray, IntArray]:
         """Rows (law, w, P_max(w)) for all w beside which a server fits."""
         law = owners(self.most_workers)
-        w = ranges(np.ones(len(self), np.int64), self.most_workers)
+        w = ranges(1, self.most_workers)
         servers = self.most_servers(law, w)
         fits = servers > 0
         return law[fits], w[fits], servers[fits]

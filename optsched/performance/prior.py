@@ -196,16 +196,16 @@ class Prior(StoredModel):
         super().__init__(document)
         rates = flat(document.rates)
         pairs = [pair for pair, known in rates.items() for _ in known]
-        known = [one for of_pair in rates.values() for one in of_pair]
+        known = [row for of_pair in rates.values() for row in of_pair]
         ways = Ways.named(
             workload=[workload for workload, _ in pairs],
             gpu=[gpu for _, gpu in pairs],
-            gpus=np.array([one.gpus for one in known], np.int64),
-            nodes=np.array([one.nodes for one in known], np.int64),
-            samples=np.array([one.samples for one in known], np.float64),
-            passes=np.array([one.passes for one in known], np.int64),
+            gpus=np.array([row.gpus for row in known], np.int64),
+            nodes=np.array([row.nodes for row in known], np.int64),
+            samples=np.array([row.samples for row in known], np.float64),
+            passes=np.array([row.passes for row in known], np.int64),
         )
-        self._known = KnownRates.of(ways, np.array([one.rate for one in known], np.float64))
+        self._known = KnownRates.of(ways, np.array([row.rate for row in known], np.float64))
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:

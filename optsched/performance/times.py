@@ -178,8 +178,8 @@ class TimeModel(FittedModel):
         TimesOnInstance
             The performance model of its workloads and pools.
         """
-        whole_steps, own = split_whole_steps(options)
-        return cls.on_instance(instance, cls.from_document(own), whole_steps)
+        whole_steps, document = split_whole_steps(options)
+        return cls.on_instance(instance, cls.from_document(document), whole_steps)
 
     @classmethod
     def on_instance(

@@ -105,7 +105,7 @@ class _Pieces:
             classes.count,
             np.repeat(np.concatenate(types_of), length),
             np.repeat(np.concatenate(classes_of), length),
-            ranges(np.ones(len(length), np.int64), length),
+            ranges(1, length),
         )
 
     def most_rows(self, engine: Engine) -> int:

@@ -107,7 +107,7 @@ class PlacementProgram:
         R = self.problem.requests
         N = self.problem.nodes
         self.gpu_node = owners(N.gpus)
-        self.gpu_index = ranges(np.zeros(len(N), np.int64), N.gpus)
+        self.gpu_index = ranges(0, N.gpus)
         self.start = np.cumsum(N.gpus) - N.gpus
         self.room = N.room[self.gpu_node, self.gpu_index]
         pairs = np.flatnonzero(R.share[self.j] < 1.0)

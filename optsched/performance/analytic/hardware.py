@@ -380,7 +380,7 @@ def partitions_of(pool: Pool, path: str = "gpu") -> tuple[Partition, ...]:
         return pool.partitions
     board = find(pool.gpu, pool.gpu_memory, path)
     return tuple(
-        Partition(one.name, one.compute_slices, one.memory_slices, one.starts) for one in board.mig
+        Partition(mig.name, mig.compute_slices, mig.memory_slices, mig.starts) for mig in board.mig
     )
 
 
@@ -403,13 +403,13 @@ def slice_of(board: Board, profile: object, path: str) -> Slice:
         If the board has no such profile.
     """
     # The largest profile is the whole board: 7 compute and 8 memory slices, 4 and 4 of an A30.
-    whole = max(board.mig, key=lambda one: one.compute_slices, default=None)
-    for one in board.mig:
-        if one.name == profile and whole is not None:
+    whole = max(board.mig, key=lambda mig: mig.compute_slices, default=None)
+    for mig in board.mig:
+        if mig.name == profile and whole is not None:
             return Slice(
-                one.compute_slices / whole.compute_slices, one.memory_slices / whole.memory_slices
+                mig.compute_slices / whole.compute_slices, mig.memory_slices / whole.memory_slices
             )
-    names = ", ".join(one.name for one in board.mig)
+    names = ", ".join(mig.name for mig in board.mig)
     raise InvalidInput(
         path, show(profile), f"a MIG profile of {board.name} ({names or 'it has none'})"
     )

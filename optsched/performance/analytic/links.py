@@ -201,11 +201,13 @@ class PoolLinks:
             for board in boards
         ]
         return cls(
-            bandwidth=np.array([[one.bandwidth * GB for one in levels] for levels, _, _ in found]),
-            latency=np.array(
-                [[0.0, here, here, network_latency, network_latency] for here in inside]
+            bandwidth=np.array(
+                [[link.bandwidth * GB for link in levels] for levels, _, _ in found]
             ),
-            sources=tuple(tuple(one.source for one in levels) for levels, _, _ in found),
+            latency=np.array(
+                [[0.0, within, within, network_latency, network_latency] for within in inside]
+            ),
+            sources=tuple(tuple(link.source for link in levels) for levels, _, _ in found),
             island=np.array([island for _, island, _ in found], np.int64),
             leaf=np.array([1 if cluster.levels else leaf for _, _, leaf in found], np.int64),
         )
@@ -273,7 +275,7 @@ def _defaults(pool: Pool, board: Board, network: float) -> Mapping[str, Stated]:
 
 
 def _narrowest(*stated: Stated) -> Stated:
-    return min(stated, key=lambda one: one.bandwidth)
+    return min(stated, key=lambda link: link.bandwidth)
 
 
 ALONE = Stated(np.inf, "nothing to send")

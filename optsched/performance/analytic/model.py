@@ -269,9 +269,9 @@ class AnalyticModel(RateModel):
         self._names = {workload.name: row for row, workload in enumerate(instance.workloads)}
 
         compute = np.array(
-            [options.compute if one.compute is None else one.compute for one in known]
+            [options.compute if gpu.compute is None else gpu.compute for gpu in known]
         )
-        memory = np.array([options.memory if one.memory is None else one.memory for one in known])
+        memory = np.array([options.memory if gpu.memory is None else gpu.memory for gpu in known])
         self._full_peak = np.array(
             [[board.peak(name) for name in PRECISIONS] for board in self.boards]
         )
@@ -279,14 +279,18 @@ class AnalyticModel(RateModel):
         self._bandwidth = np.array([board.bandwidth * GB for board in self.boards]) * memory
         stated = zip(pools, self.boards, strict=True)
         self._memory = np.array([(pool.gpu_memory or board.memory) * GB for pool, board in stated])
-        self._log_sd = np.array([one.log_sd or options.log_sd for one in known])
+        self._log_sd = np.array([gpu.log_sd or options.log_sd for gpu in known])
         self._source = np.where(
-            [one.fitted for one in known], Source.PARAMETRIC, Source.PRIOR
+            [gpu.fitted for gpu in known], Source.PARAMETRIC, Source.PRIOR
         ).astype(np.uint8)
 
-        transformers = [one for one in workloads if isinstance(one, TransformerDocument)]
-        lists = [one for one in workloads if isinstance(one, OperationsDocument)]
-        self._stated_as = np.array([*(_stated_as(one) for one in workloads), NOT_STATED], np.int64)
+        transformers = [
+            workload for workload in workloads if isinstance(workload, TransformerDocument)
+        ]
+        lists = [workload for workload in workloads if isinstance(workload, OperationsDocument)]
+        self._stated_as = np.array(
+            [*(_stated_as(workload) for workload in workloads), NOT_STATED], np.int64
+        )
         among = [
             np.cumsum(self._stated_as == number) - 1 for number in (AS_TRANSFORMER, AS_OPERATIONS)
         ]
@@ -295,7 +299,10 @@ class AnalyticModel(RateModel):
         self._transformers = Transformers.of(transformers, options.precision)
         self._operations = Operations.of(
             [
-                [(one.flops, one.bytes, one.fixed_bytes, one.count) for one in part.operations]
+                [
+                    (operation.flops, operation.bytes, operation.fixed_bytes, operation.count)
+                    for operation in part.operations
+                ]
                 for part in lists
             ]
         )
@@ -303,7 +310,7 @@ class AnalyticModel(RateModel):
             [PRECISIONS.index(part.precision or options.precision) for part in lists], np.int64
         )
         self._gradient = np.array(
-            [np.nan if one.gradient_bytes is None else one.gradient_bytes for one in lists]
+            [np.nan if part.gradient_bytes is None else part.gradient_bytes for part in lists]
         )
         self._batches = Batches.of(instance)
         self._check_batches(instance)
@@ -483,14 +490,14 @@ def _boards(
     placeholder.
     """
     boards: list[Board | None] = []
-    for row, (pool, one) in enumerate(zip(instance.cluster.pools, known, strict=True)):
+    for row, (pool, gpu) in enumerate(zip(instance.cluster.pools, known, strict=True)):
         option_path = f"performance.gpus.{key(pool.gpu)}.board"
         try:
             boards.append(
-                find(one.board or pool.gpu, pool.gpu_memory, option_path if one.board else "")
+                find(gpu.board or pool.gpu, pool.gpu_memory, option_path if gpu.board else "")
             )
         except InvalidInput as error:
-            if one.board:
+            if gpu.board:
                 raise
             if not skip:
                 raise InvalidInput(

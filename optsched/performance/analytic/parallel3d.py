@@ -78,8 +78,8 @@ def step_seconds(
         pipemare      M (f + b)                                                    keeps min(p, M)
 
     "keeps" is the number of activations, in units of one micro-batch on one device, on the device
-    with most. The interleaved schedule with v chunks of the model on every device wants M to be a
-    multiple of p; Chimera wants p even and M <= p or a multiple of p, and keeps the weights of two
+    with most. The interleaved schedule with v chunks of the model on every device needs M to be a
+    multiple of p; Chimera needs p even and M <= p or a multiple of p, and keeps the weights of two
     stages; other cases are NaN. PipeMare never drains the pipeline and works with stale weights
     instead: its step time is that of the steady state.
 
@@ -140,7 +140,7 @@ def in_flight(
 
 
 def _numbers(*given: Numbers) -> tuple[FloatArray, ...]:
-    return tuple(np.asarray(one, np.float64) for one in given)
+    return tuple(np.asarray(numbers, np.float64) for numbers in given)
 
 
 def _allowed(condition: FloatArray, seconds: FloatArray) -> FloatArray:
@@ -254,7 +254,7 @@ class PlanOutcome(NamedTuple):
 @lru_cache(maxsize=4096)
 def factorisations(gpus: int) -> IntArray:
     """All (T, p, d) with T p d = k, shape (., 3), in this order."""
-    divisors = [one for one in range(1, gpus + 1) if gpus % one == 0]
+    divisors = [divisor for divisor in range(1, gpus + 1) if gpus % divisor == 0]
     found = [(T, p, gpus // T // p) for T in divisors for p in divisors if gpus % (T * p) == 0]
     table = np.array(found, np.int64).reshape(-1, 3)
     # Read-only, because the array is cached.
@@ -273,7 +273,7 @@ def plans(gpus: int, batch: int, rules: Rules) -> Plans:
             for recompute in RECOMPUTE[rules.recompute]:
                 parts.append(
                     np.stack(
-                        [np.full(len(M), one) for one in (T, p, d)]
+                        [np.full(len(M), degree) for degree in (T, p, d)]
                         + [M, np.full(len(M), recompute)]
                     )
                 )
@@ -511,24 +511,24 @@ def best_plans(models: Transformers, machines: Machines, rules: Rules) -> BestPl
     memory = np.full(cells, np.inf)
     possible = np.zeros(cells, bool)
     chosen = np.zeros(cells, np.int64)
-    for here in _pieces(size):
-        row = ranges(start[here], size[here])
-        cell = np.repeat(here, size[here])
+    for piece in _pieces(size):
+        row = ranges(start[piece], size[piece])
+        cell = np.repeat(piece, size[piece])
         out = evaluate(models.take(cell), table.take(row), machines.take(cell), rules)
         time = np.where(out.allowed & out.fits, out.seconds, np.inf)
         need = np.where(out.allowed, out.memory, np.inf)
-        first = np.cumsum(size[here]) - size[here]
-        seconds[here] = np.minimum.reduceat(time, first)
+        first = np.cumsum(size[piece]) - size[piece]
+        seconds[piece] = np.minimum.reduceat(time, first)
         least = np.minimum.reduceat(need, first)
-        possible[here] = np.isfinite(least)
+        possible[piece] = np.isfinite(least)
         # If no plan fits, the plan with the least memory shows how much is missing.
-        wanted = np.where(np.repeat(np.isfinite(seconds[here]), size[here]), time, need)
+        wanted = np.where(np.repeat(np.isfinite(seconds[piece]), size[piece]), time, need)
         target = np.minimum.reduceat(wanted, first)
-        hit = np.flatnonzero(wanted == np.repeat(target, size[here]))
+        hit = np.flatnonzero(wanted == np.repeat(target, size[piece]))
         # Take the first of equally good plans, so that the result does not depend on the blocks.
         _, at = np.unique(cell[hit], return_index=True)
-        chosen[here] = row[hit[at]]
-        memory[here] = out.memory[hit[at]]
+        chosen[piece] = row[hit[at]]
+        memory[piece] = out.memory[hit[at]]
     if len(table) == 0:
         return BestPlans(seconds, memory, possible, _nothing(cells))
     return BestPlans(seconds, memory, possible, table.take(chosen))

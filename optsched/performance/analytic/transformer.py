@@ -102,10 +102,10 @@ class Transformers(Columns):
     @classmethod
     def of(cls, documents: list[TransformerDocument], precision: str) -> Self:
         """From checked documents; ``precision`` for those that state none."""
-        precisions = [one.precision or precision for one in documents]
+        precisions = [document.precision or precision for document in documents]
 
         def column(name: str) -> FloatArray:
-            return np.array([getattr(one, name) or 0 for one in documents], np.float64)
+            return np.array([getattr(document, name) or 0 for document in documents], np.float64)
 
         return cls(
             layers=column("layers"),
@@ -117,7 +117,9 @@ class Transformers(Columns):
             precision=np.array([PRECISIONS.index(name) for name in precisions], np.int64),
             number=np.array([BYTES[name] for name in precisions], np.float64),
             # Fused attention recomputes its scores block by block and keeps none of them.
-            scores=np.where([one.attention == "plain" for one in documents], column("heads"), 0.0),
+            scores=np.where(
+                [document.attention == "plain" for document in documents], column("heads"), 0.0
+            ),
         )
 
     @property

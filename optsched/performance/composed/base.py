@@ -82,7 +82,9 @@ class ComposedModel(RateModel):
             return {**document, OF: with_learnt(part, options)}
         return {
             **document,
-            MODELS: [with_learnt(part, one) for part, one in zip(self.parts, options, strict=True)],
+            MODELS: [
+                with_learnt(part, learnt) for part, learnt in zip(self.parts, options, strict=True)
+            ],
         }
 
 

@@ -57,7 +57,7 @@ class NoisyModel(WrappedModel):
                 that the Helios artifact draws (10 % within 1.1 times, half within 1.5, 70 % within
                 2, 90 % within 11).
         seed    of the errors.
-        known   whether ``log_sd`` tells of the error (true).
+        known   whether ``log_sd`` describes the error (true).
     """
 
     name = "noisy"

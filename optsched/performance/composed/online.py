@@ -341,7 +341,7 @@ class LearntDocument(Document):
             np.array(self.calls, np.float64),
         )
         # Keep cells of workloads and GPU types that are gone, because they may come back.
-        away = [cell for cell, here in zip(self.rows, known, strict=True) if not here]
+        away = [cell for cell, found in zip(self.rows, known, strict=True) if not found]
         return cells.take(np.flatnonzero(known)), away
 
 

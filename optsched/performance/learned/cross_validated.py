@@ -205,7 +205,7 @@ class CrossValidated(TimeModel):
         for name, law in self.laws.items():
             laws[name] = law.document()
             del laws[name]["model"]
-        chosen = {pair: one.model_dump(mode="json") for pair, one in self.chosen.items()}
+        chosen = {pair: choice.model_dump(mode="json") for pair, choice in self.chosen.items()}
         return {"model": self.name, "laws": laws, "chosen": nested(chosen)}
 
     @classmethod
@@ -293,7 +293,7 @@ def _choose(ways: Ways, errors: FloatArray) -> ChosenDocument:
         # Of orders with equal errors take the one whose first laws predicted the most ways, so that
         # a law without predictions comes last.
         candidates.append((error, unknown[list(order)].tolist(), order, predicted))
-    error, _, order, predicted = min(candidates, key=lambda one: one[:3])
+    error, _, order, predicted = min(candidates, key=lambda candidate: candidate[:3])
     return ChosenDocument(
         laws=tuple(NAMES[law] for law in order),
         ways=distinct,

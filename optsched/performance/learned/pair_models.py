@@ -475,7 +475,7 @@ class BoostedPairs(LearnedPairs):
         if stored.trees.features != columns:
             where = f"{PERFORMANCE}.trees.features"
             raise InvalidInput(where, show(stored.trees.features), f"{columns}, those of the model")
-        return {"log_sd": stored.log_sd, "trees": TreeEnsemble.of_document(stored.trees)}
+        return {"log_sd": stored.log_sd, "trees": TreeEnsemble(stored.trees)}
 
 
 def pair_features(known: WorkloadFeatures, pairs: Pairs) -> FloatArray:
@@ -659,12 +659,12 @@ class AutoPairs(PairModel):
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
         # On the command line, names have underscores.
-        given = {name.replace("_", "-"): own for name, own in options.items()}
+        given = {name.replace("_", "-"): model_options for name, model_options in options.items()}
         known = sorted(set(PAIR_MODELS) - {cls.name})
-        for name, own in given.items():
-            if name not in known or not isinstance(own, Mapping):
+        for name, model_options in given.items():
+            if name not in known or not isinstance(model_options, Mapping):
                 expected = f"options of one of {', '.join(known)} by its name"
-                raise InvalidInput(f"performance.{key(name)}", show(own), expected)
+                raise InvalidInput(f"performance.{key(name)}", show(model_options), expected)
         name, because = choose(profiles)
         return cls(pair_class(name).fit(profiles, given.get(name, {})), because)
 
@@ -708,7 +708,7 @@ class ConformalPairs(PairModel):
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
         chosen = cls.read_options(options)
         with below("performance.of"):
-            owner, own = _named(chosen.of)
+            owner, model_options = _named(chosen.of)
         ran = profiles.ran
         first = ran.pairs.first
         second = ran.pairs.second
@@ -722,7 +722,7 @@ class ConformalPairs(PairModel):
         )
         seen, out = hold_out(sorted_pairs.keys(), chosen.held_out, chosen.seed)
         with below("performance.of"):
-            base = owner.fit(ran.take(seen), own)
+            base = owner.fit(ran.take(seen), model_options)
         held_out = ran.take(out)
         predicted = base.fractions(held_out.pairs)
         ratio = held_out.first / predicted.first

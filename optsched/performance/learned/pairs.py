@@ -238,15 +238,19 @@ class PairProfiles(Columns):
                 fraction_second=[pair.fractions[1] for pair in stored.measured],
                 workloads=tuple(stored.workloads),
                 isolated={
-                    (name, gpu): rate for name, one in known for gpu, rate in one.isolated.items()
+                    (name, gpu): rate
+                    for name, workload in known
+                    for gpu, rate in workload.isolated.items()
                 },
                 utilisation={
                     (name, gpu): busy
-                    for name, one in known
-                    for gpu, busy in one.utilisation.items()
+                    for name, workload in known
+                    for gpu, busy in workload.utilisation.items()
                 },
-                family={name: one.family for name, one in known},
-                batch={name: one.batch for name, one in known if one.batch is not None},
+                family={name: workload.family for name, workload in known},
+                batch={
+                    name: workload.batch for name, workload in known if workload.batch is not None
+                },
             )
         except InvalidInput as error:
             where = f"{PERFORMANCE}.measured: {error.path}"

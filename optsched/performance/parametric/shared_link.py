@@ -185,7 +185,7 @@ class FittedSteps(Columns):
         2 x pair + level, which is 0 inside a node and 1 across nodes.
     k, samples : FloatArray
     passes : IntArray
-    one : FloatArray
+    one_gpu : FloatArray
         Seconds of a pass on one GPU.
     log_seconds : FloatArray
     measured : FloatArray
@@ -199,7 +199,7 @@ class FittedSteps(Columns):
     k: FloatArray
     samples: FloatArray
     passes: IntArray
-    one: FloatArray
+    one_gpu: FloatArray
     log_seconds: FloatArray
     measured: FloatArray
 
@@ -248,7 +248,7 @@ def rows_of(
         k=ways.gpus.astype(np.float64),
         samples=ways.samples,
         passes=ways.passes,
-        one=one_gpu[rows],
+        one_gpu=one_gpu[rows],
         log_seconds=np.log(profiles.seconds[rows]),
         measured=measured[kept].astype(np.float64),
     )
@@ -263,13 +263,13 @@ class SharedPhases(Columns):
 
     Attributes
     ----------
-    one : FloatArray
+    one_gpu : FloatArray
         T_1.
     ring, hops : FloatArray
         S 2 (k-1)/k / B  and  2 (k-1) alpha.
     """
 
-    one: FloatArray
+    one_gpu: FloatArray
     ring: FloatArray
     hops: FloatArray
 
@@ -281,7 +281,7 @@ def phases_of(z: FloatArray, at: Parameters, rows: FittedSteps) -> SharedPhases:
     slope = np.exp(z[at.base_slope + rows.base])
     ring = np.exp(z[at.bytes + rows.workload] - z[at.bandwidth + rows.link])
     return SharedPhases(
-        one=np.where(rows.base < 0, rows.one, constant + slope * rows.samples),
+        one_gpu=np.where(rows.base < 0, rows.one_gpu, constant + slope * rows.samples),
         ring=ring * 2 * (1.0 - 1.0 / rows.k),
         hops=np.exp(z[at.latency + rows.link]) * 2 * (rows.k - 1),
     )
@@ -291,7 +291,7 @@ def log_seconds(z: FloatArray, at: Parameters, rows: FittedSteps) -> tuple[Float
     """log t of each row and its derivatives by all parameters, shape (E, P)."""
     every = np.arange(len(rows.k))
     phases = phases_of(z, at, rows)
-    x = phases.one
+    x = phases.one_gpu
     y = phases.ring + phases.hops
     spare = float(np.exp(z[at.overlap]))  # g - 1
     t, by_x, by_y, by_g = step_slopes(x, y, 1.0 + spare, rows.passes)
@@ -414,9 +414,9 @@ def _fit_block(rows: FittedSteps, phases: SharedPhases, g: float, weight: FloatA
     def residuals_and_slopes(log_values: FloatArray) -> tuple[FloatArray, FloatArray]:
         slowed = slower * np.exp(log_values[1])
         y = sent * np.exp(log_values[0])
-        t, by_x, by_y, _ = step_slopes(phases.one * (1 + slowed), y, g, rows.passes)
+        t, by_x, by_y, _ = step_slopes(phases.one_gpu * (1 + slowed), y, g, rows.passes)
         soft, steep = robust(np.log(t) - rows.log_seconds)
-        slopes = np.stack([by_y * y / t, by_x * phases.one * slowed / t], axis=1)
+        slopes = np.stack([by_y * y / t, by_x * phases.one_gpu * slowed / t], axis=1)
         return (
             np.concatenate([weight * soft, log_values / sd]),
             np.concatenate([(weight * steep)[:, np.newaxis] * slopes, np.diag(1 / sd)]),
@@ -608,11 +608,11 @@ class SharedLink(StoredModel):
     def __init__(self, given: SharedLinkDocument) -> None:
         super().__init__(given)
         compute = flat(given.compute)
-        rows = [row for pair, one in compute.items() for row in _levels(given, pair, one)]
+        rows = [row for pair, law in compute.items() for row in _levels(given, pair, law)]
         self._table = TwoPhaseTable(KnownPairs(tuple(compute)), rows, 7)
         # Skip anchors if the model has none, the usual case.
-        anchored = any(one.one_gpu for one in compute.values())
-        lines = [(one.a, one.b, one.one_gpu) for one in compute.values()]
+        anchored = any(law.one_gpu for law in compute.values())
+        lines = [(law.a, law.b, law.one_gpu) for law in compute.values()]
         self._anchors = Anchors.through(lines) if anchored else None
 
     @classmethod
@@ -875,8 +875,8 @@ class _JointFit:
         residual = self._residual(fitted)
         if self.chosen.anchored:
             compute = {
-                pair: one.model_copy(update={"one_gpu": measured})
-                for (pair, one), measured in zip(compute.items(), one_gpu, strict=True)
+                pair: law.model_copy(update={"one_gpu": measured})
+                for (pair, law), measured in zip(compute.items(), one_gpu, strict=True)
             }
             fitted = fitted.model_copy(update={"compute": nested(compute)})
             # On one GPU use the residuals of the line. A curve through all measurements has
@@ -886,7 +886,7 @@ class _JointFit:
         counts = np.bincount(block, minlength=LEVELS * pairs)
         squares = np.bincount(block, residual**2, minlength=LEVELS * pairs)
         free = self._coefficients(counts)
-        for number, (pair, one) in enumerate(compute.items()):
+        for number, (pair, law) in enumerate(compute.items()):
             log_sd = []
             for level, at in enumerate(range(LEVELS * number, LEVELS * (number + 1))):
                 if counts[at]:
@@ -896,7 +896,7 @@ class _JointFit:
                 else:
                     seen = level == 0 or getattr(fitted.gpus[pair[1]], NAMES[level - 1]).measured
                     log_sd.append(UNSEEN_LOG_SD if seen else UNMEASURED_LOG_SD)
-            compute[pair] = one.model_copy(update={"log_sd": tuple(log_sd)})
+            compute[pair] = law.model_copy(update={"log_sd": tuple(log_sd)})
         return fitted.model_copy(update={"compute": nested(compute)})
 
     def _residual(self, fitted: SharedLinkDocument) -> FloatArray:
