@@ -116,17 +116,34 @@ class TimeModel(FittedModel):
         InvalidInput
             An option is unknown, or the measurements cannot determine the model.
         """
-        return cls.fit_checked(*cls.check_fit(profiles, options))
+        return cls.fit_checked(*cls._check_fit(profiles, options))
 
     @classmethod
-    def check_fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> tuple[Profiles, Any]:
+    def _check_fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> tuple[Profiles, Any]:
         """Measurements in their canonical order, and checked options; refuses a fit to nothing."""
         chosen = cls.read_options(options)
         return some_sorted(profiles), chosen
 
     @classmethod
     def fit_checked(cls, profiles: Profiles, options: Any) -> Self:
-        """Fit the model to sorted measurements; ``options`` is a document of the class `Options`."""
+        """`fit`, after what is the same for all models.
+
+        Parameters
+        ----------
+        profiles : Profiles
+            At least one measurement, in canonical order.
+        options : Document
+            Checked by the class `Options`.
+
+        Returns
+        -------
+        TimeModel
+
+        Raises
+        ------
+        InvalidInput
+            The measurements cannot determine the model.
+        """
         raise NotImplementedError(f"{cls.__name__} has neither fit nor fit_checked")
 
     @classmethod

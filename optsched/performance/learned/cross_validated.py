@@ -150,7 +150,7 @@ class CrossValidated(TimeModel):
         cls, profiles: Profiles, options: Mapping[str, Any], processes: int, executor: str
     ) -> Self:
         """Each part that is left out is a separate fit, and so is the one of all measurements."""
-        return cls.fit_checked(*cls.check_fit(profiles, options), processes, executor)
+        return cls.fit_checked(*cls._check_fit(profiles, options), processes, executor)
 
     @classmethod
     def fit_checked(
