@@ -87,6 +87,18 @@ def test_the_first_bound_holds_where_too_many_contents_have_numbered_gangs(
     assert solution.status == "feasible"
 
 
+def test_jobs_that_find_no_different_gpus_are_infeasible_and_verify_finds_it_again() -> None:
+    """Six shares of .5 fill three GPUs, but one of the jobs needs four different ones."""
+    options = ([shares(4, 0.5, 4)], [shares(2, 0.5, 2)], [shares(1, 1.0, 1)])
+    document = instance_of([1, 1, 1, 1], *options)
+    for job in document["jobs"]:
+        job["options"][0]["cost"] = 1.0
+    solution = optsched.solve(document, "gap", constraints=["placeable"])
+    assert solution.status == "infeasible"
+    assert solution.conflicts
+    assert optsched.verify(solution).ok
+
+
 def test_prices_bound_an_answer_that_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same where contents are priced: the duals that prove the bound are checked, too."""
     monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
