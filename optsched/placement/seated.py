@@ -48,14 +48,15 @@ def _gangs_of_requests(problem: Problem, seats: GangSeats) -> dict[int, int]:
 
 
 def _places_of_parts(problem: Problem, seats: GangSeats) -> dict[int, list[_SeatedPart]]:
-    """Parts of each request; gangs without dealt parts are left out."""
+    """Parts of each request that has a seat; none where the parts of some gang find no different nodes."""
     parts, local = seats.space.parts, problem.nodes.local().tolist()
     gangs = _gangs_of_requests(problem, seats)
     found = deal(seats, list(gangs.values()))
+    if found is None:
+        return {}
     return {
         request: [_SeatedPart(parts[part], Seat(local[seat.node], seat.gpu)) for part, seat in mine]
         for request, mine in zip(gangs, found, strict=True)
-        if mine is not None
     }
 
 

@@ -98,10 +98,13 @@ def _check_infeasible(
     if isinstance(program, AllocationProgram) and claims_no_time(document):
         return _check_no_time(document, SomeTime(program), findings)
     checked = check_claim(arrays, Analyst(Limits()))
-    space = program.space if isinstance(program, AllocationProgram) else None
-    if space is not None and checked.finding is ClaimFinding.FEASIBLE:
+    if (
+        checked.finding is ClaimFinding.FEASIBLE
+        and isinstance(program, AllocationProgram)
+        and program.space is not None
+    ):
         # There may be room for all shares, but not on different GPUs for those of one job.
-        program = replace(program, space=space.numbered())
+        program = replace(program, space=program.space.numbered())
         arrays = _linear(program).arrays
         checked = check_claim(arrays, Analyst(Limits()))
     if not check_infeasible(

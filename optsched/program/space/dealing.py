@@ -36,37 +36,35 @@ class DealtPart(NamedTuple):
     seat: Seat
 
 
-def deal(seats: GangSeats, gangs: Sequence[int]) -> list[list[DealtPart] | None]:
-    """Nodes for the parts of gangs.
+def deal(seats: GangSeats, gangs: Sequence[int]) -> list[list[DealtPart]] | None:
+    """Nodes for the parts of gangs; None where the parts of one find no different nodes.
 
     Parameters
     ----------
     seats : GangSeats
     gangs : sequence of int
         The column y of each gang, at most as many of a column as the point has.
-
-    Returns
-    -------
-    list
-        The parts of each gang; None for one whose parts found no different nodes.
     """
     dealer = _Dealer(seats)
     split = seats.space.gangs.split
-    found: list[list[DealtPart] | None] = [None] * len(gangs)
+    found: dict[int, list[DealtPart]] = {}
     spread = [turn for turn, column in enumerate(gangs) if _is_spread(seats, column)]
     for turn in sorted(spread, key=lambda turn: (-sum(split[gangs[turn]].values()), gangs[turn])):
-        found[turn] = dealer.on_different_nodes(gangs[turn])
+        mine = dealer.on_different_nodes(gangs[turn])
+        if mine is None:
+            return None
+        found[turn] = mine
     dealer.open_rest()
     for turn in sorted(set(range(len(gangs))) - set(spread)):
         found[turn] = dealer.in_order(gangs[turn])
-    return found
+    return [found[turn] for turn in range(len(gangs))]
 
 
 def finds_nodes(seats: GangSeats) -> bool:
     """Whether all gangs of a point find nodes."""
     gangs = np.repeat(np.arange(len(seats.gangs)), seats.gangs).tolist()
     spread = any(_is_spread(seats, column) for column in set(gangs))
-    return not spread or None not in deal(seats, gangs)
+    return not spread or deal(seats, gangs) is not None
 
 
 def _is_spread(seats: GangSeats, column: int) -> bool:
@@ -112,19 +110,12 @@ class _Dealer:
                     if count and seat not in taken
                 ]
                 if not open_:
-                    self._give_back(mine, level, group)
                     return None
                 _, r, seat = max(open_, key=lambda one: one[0])
                 held[r] -= 1
                 self._room[part, r][seat] -= 1
                 mine.append(DealtPart(part, seat))
         return mine
-
-    def _give_back(self, mine: Sequence[DealtPart], level: int, group: int) -> None:
-        for part, seat in mine:
-            r = next(r for r in self._held[part, level, group] if seat in self._room[part, r])
-            self._held[part, level, group][r] += 1
-            self._room[part, r][seat] += 1
 
     def open_rest(self) -> None:
         """Put what is left in order."""
