@@ -67,7 +67,7 @@ class NodeRoom:
         """
         jobs = len(classes.instance.jobs_table)
         apart = [mask_of(rows, jobs) for rows in anti_affinity_sets(classes, constraints)]
-        space = Space.of(classes, apart)
+        space = Space.of(classes, apart).numbered()
         types = space.types
         plain = (types.gpus == 1) & (types.share == 1)
         plain &= ~types.need.any(axis=1) & ~types.apart.any(axis=1)

@@ -121,6 +121,23 @@ def two_nodes(**more: Any) -> Document:
     } | more
 
 
+def test_shares_of_one_job_are_on_different_gpus() -> None:
+    """Two jobs with shares of GPUs of two nodes each need four of three GPUs: they take turns."""
+    options = [
+        {"pool": "v", "gpus": 2, "nodes": 2, "share": share, "throughput": 1.0}
+        for share in (0.6, 0.5)
+    ]
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "v", "nodes": [{"name": n, "gpus": 1} for n in "abc"]}]},
+        "jobs": [{"id": f"j{row}", "options": [option]} for row, option in enumerate(options)],
+    }
+    solution = optsched.solve(document, "max-min-fairness", constraints=["placeable"])
+    rounds = optsched.realise(solution).rounds
+    assert rounds is not None
+    assert rounds.runs.sum(axis=1).max() == 1
+
+
 def test_pools_promise_what_nodes_do_not_realise() -> None:
     everything = optsched.solve(two_nodes(), "max-throughput")
     assert everything.objective == 8

@@ -128,10 +128,12 @@ class Space:
 
     def numbered(self) -> Space:
         """The space in which gangs that share GPUs of several nodes are numbered, without contents made
-        on demand.
+        on demand; the same where there are no such gangs.
         """
         jobs = most_jobs(self.classes, self.types)
         numbers = numbered_gangs(self.types, self.nodes, jobs)
+        if not numbers.any():
+            return self
         return self._of(self.classes, self.types, self.nodes, numbers)
 
     @classmethod
