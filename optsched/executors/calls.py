@@ -17,7 +17,6 @@ from optsched.errors import OptschedError, SolverCrashed
 from optsched.executors.protocol import (
     OK,
     Executor,
-    Prepare,
     RunLimits,
     SharedWork,
     Slot,
@@ -100,11 +99,6 @@ class Calls(Generic[Result]):
     """Calls of one function in lots: what they share is sent once, and processes are kept.
 
     `close` ends the processes. Parameters are as of `results_of`.
-
-    Parameters
-    ----------
-    prepare : callable, optional
-        Imports what the calls need; called with each of them, packed.
     """
 
     def __init__(
@@ -115,11 +109,9 @@ class Calls(Generic[Result]):
         processes: int = 1,
         executor: str = LOCAL,
         threads: int = 1,
-        prepare: Prepare | None = None,
     ) -> None:
         self._function, self._shared = function, shared
-        self._name, self._prepare = executor, prepare
-        self._limits = RunLimits.of(processes, threads, None, None)
+        self._name, self._limits = executor, RunLimits.of(processes, threads, None, None)
         self._executor: Executor | None = None
         self._slots: Sequence[Slot] = ()
 
@@ -152,7 +144,7 @@ class Calls(Generic[Result]):
         """The executor, with slots that know what is shared."""
         if self._executor is None:
             address_of(self._function)  # refuses what other processes cannot import
-            work = SharedWork.of(call, self._prepare, self._limits, (self._function, self._shared))
+            work = SharedWork.of(call, None, self._limits, (self._function, self._shared))
             self._executor = executor_of(self._name)
             self._slots = self._executor.slots(work, self._limits.processes)
         return self._executor

@@ -123,7 +123,7 @@ class SideBySide(Generic[Result]):
         self._engine, self._settings = engine, settings
         self._calls = Calls(
             _solved, (solve, settings, *shared), processes=engine.processes,
-            executor=engine.executor, threads=engine.limits.threads, prepare=_loaded,
+            executor=engine.executor, threads=engine.limits.threads,
         )  # fmt: skip
 
     def results(self, items: Sequence[Any]) -> list[Result]:
@@ -157,10 +157,3 @@ def _solved(shared: tuple[Any, ...], item: tuple[float | None, Any]) -> tuple[An
     (solve, settings, *own), (due, content) = shared, item
     engine = settings.engine(due)
     return solve(engine, tuple(own), content), RunTotals.of(engine)
-
-
-def _loaded(item: bytes) -> None:
-    """Load what solves most parts, once in each process."""
-    from optsched.solvers.highs import Highs
-
-    Highs.version()
