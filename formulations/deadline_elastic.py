@@ -357,8 +357,8 @@ class ElasticProgram(DeadlineProgram):
         amounts = self.supply.at(times)
         profile = Profile(times, amounts[self.renewable], self.C.capacity[self.consumable])
         for job in self.jobs:
-            if job.head is not None:
-                profile.take(Run((job.head,)))
+            if job.exempt_piece is not None:
+                profile.take(Run((job.exempt_piece,)))
             if job.goes_on is not None and job.goes_on not in job.in_time:
                 profile.take(Run((Piece(job.goes_on, 0.0, job.goes_on.shortest),)))
         return profile
@@ -585,7 +585,7 @@ class ElasticProgram(DeadlineProgram):
         """
         levels = {level.column: level for level in self._levels}
         pieces: dict[int, list[Piece]] = {}
-        jobs, c, start, end = self._after_heads(schedule)
+        jobs, c, start, end = self._after_exempt_pieces(schedule)
         for job, column, begin, stop in zip(
             jobs.tolist(), self.c[c].tolist(), start.tolist(), end.tolist(), strict=True
         ):
@@ -806,15 +806,15 @@ class ElasticProgram(DeadlineProgram):
         """sum_c q_c (w_c + sum_t e_c y_ct + o_c x_c0) + sum_j P_j z_j, with exempt times."""
         _, restarted = self._progress
         kept = np.array([run.cost for run in self.planned.values()])
-        heads = np.zeros(len(self.C))
-        for job, head in self._heads.items():
-            heads[self.C.of_job[job]] = Run((head,)).cost
+        exempt = np.zeros(len(self.C))
+        for job, piece in self._exempt_pieces.items():
+            exempt[self.C.of_job[job]] = Run((piece,)).cost
         total: Expression = (
             self.q[np.newaxis, :] @ variables.w
             + (self.q[self.of] * self._restores)[np.newaxis, :] @ variables.x
             + sp.csr_matrix(self.q[np.newaxis, :] @ restarted) @ variables.y
             + kept[np.newaxis, :] @ variables.z
-            + heads[self.deadlines[0]][np.newaxis, :] @ variables.a
+            + exempt[self.deadlines[0]][np.newaxis, :] @ variables.a
         )
         return total
 
@@ -963,30 +963,32 @@ class ElasticProgram(DeadlineProgram):
             if len(x_of_job):
                 stretches += self._stretches(x_of_job, progress)
         there = {job for job, *_ in stretches}
-        heads = stretches_of({job: [head] for job, head in self._heads.items() if job in there})
-        return schedule_of(self.C, [*heads, *stretches])
+        exempt = {job: [piece] for job, piece in self._exempt_pieces.items() if job in there}
+        return schedule_of(self.C, [*stretches_of(exempt), *stretches])
 
     @cached_property
-    def _heads(self) -> dict[int, Piece]:
-        """What jobs in their exempt time run until it ends, by their rows."""
-        return {job.job: job.head for job in self.jobs if job.head is not None}
+    def _exempt_pieces(self) -> dict[int, Piece]:
+        """What each job that is in its exempt time now runs until that ends, by the job's row."""
+        return {job.job: job.exempt_piece for job in self.jobs if job.exempt_piece is not None}
 
-    def _after_heads(self, schedule: Schedule) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-        """(job, level, start and end in seconds from now) of what follows exempt times."""
+    def _after_exempt_pieces(
+        self, schedule: Schedule
+    ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+        """(job, level, start and end in seconds from now) of the schedule without exempt times."""
         job, c = schedule.job, self._columns_of(schedule)
         start, end = schedule.start - self.now, schedule.end - self.now
         left = np.ones(len(job), bool)
-        for row, head in self._heads.items():
+        for row, piece in self._exempt_pieces.items():
             of_job = np.flatnonzero(job == row)
             if not len(of_job):
                 continue
             at = of_job[np.argmin(start[of_job])]
             slack = 2 * float(self._slack(end[at]))
-            stays = schedule.column[at] == head.level.column and start[at] <= slack
-            if not stays or end[at] < head.end - slack:
+            stays = schedule.column[at] == piece.level.column and start[at] <= slack
+            if not stays or end[at] < piece.end - slack:
                 name = self.C.instance.jobs_table.names[row]
                 raise ValueError(f"job {name} is stopped within its exempt time")
-            start[at], left[at] = head.end, end[at] > head.end + slack
+            start[at], left[at] = piece.end, end[at] > piece.end + slack
         return job[left], c[left], start[left], end[left]
 
     def _stretches(self, x: IntArray, progress: FloatArray) -> list[Stretch]:
@@ -1028,7 +1030,7 @@ class ElasticProgram(DeadlineProgram):
         """The point of a schedule; raises ValueError where there is none, and where a job has not
         done its work.
         """
-        jobs, c, start, end = self._after_heads(schedule)
+        jobs, c, start, end = self._after_exempt_pieces(schedule)
         order = np.lexsort((start, jobs))
         runs = _JobRuns(self.C.of_job[jobs[order]], c[order], start[order], end[order])
         progress = self._progress_in(runs)

@@ -47,19 +47,21 @@ from optsched.solution.plan import LinearPlan, Relaxation, Sifting, Slices
 MOST_COLUMNS = 1_000_000
 """Columns y above which intervals are merged: a program of so many is solved in half a minute."""
 MOST_SIFTED, SIFTED_FROM = 4_000_000, 300_000
-"""The same where few of the columns are looked at, and columns from which on they are."""
+"""MOST_SIFTED: the same limit for a program without a choice, which is sifted. SIFTED_FROM: number of
+columns y from which it is sifted.
+"""
 MOST_REFUTING = 200_000
-"""The same where such a program may be infeasible, which a merged one shows in seconds."""
+"""The same limit for the merged program that shows in seconds that a sifted one is infeasible."""
 WORK_AT_FIRST, WORK = 1.5, 1.2
-"""How much work the cheapest columns that are added for each job would do, as a part of its work: at the prices of
-a relaxation, and at those of the program.
+"""Sifting adds the cheapest columns of each job, until together they could do this multiple of its
+work: the first number at the prices of the relaxation, the second at those of the program.
 """
 MOST_BOUNDING = 20_000
-"""The same where only a bound is asked for, in a fraction of a second."""
+"""The limit if only a bound is asked for: such a program is solved in a fraction of a second."""
 NOTHING = 1e-10
-"""Part of an interval below which a time is rounding of a solver."""
+"""A time below this fraction of an interval is rounding of a solver."""
 FOR_RULE = 0.5
-"""Part of a time limit after which the plan by rule is not searched further."""
+"""Largest fraction of the time limit that the search for the plan by rule takes."""
 
 
 class DeadlineFluid(Formulation):
@@ -79,7 +81,8 @@ class DeadlineFluid(Formulation):
         clock of now), for soft deadlines: later, with less value;  v_km: value of the option, else the job's weight.
     Variables
         y_ct: seconds that jobs of the class run in column c during t, added up; only between arrival and deadline of c;
-        a_km: jobs of class k that are done by D_km;  without a choice, the constant n_k.
+        a_km: jobs of class k that are done by D_km, and not by an earlier one;  the constant n_k for a class without
+        a choice (none of its jobs may be declined, and it has one deadline).
     Program
         minimise  sum_c sum_t g_c (1 + ``early`` start_t / end of the last interval) y_ct      without a choice
         minimise  sum_k n_k max_m v_km - sum_k sum_m v_km a_km                                 classes with a choice
@@ -96,18 +99,19 @@ class DeadlineFluid(Formulation):
 
     Inside an interval the times are cut into slices in which whole jobs run side by side
     (`optsched.realise`). For jobs on one GPU each this is exact. For gangs the program is a
-    relaxation: where the times of some interval cannot be cut so, or are not known to be, intervals
-    are filled with jobs as far as there is room, and the rest of their work runs wherever there is
-    some. The other candidate is the plan by rule of `deadline-elastic`, without restarts: jobs by
-    deadline or by slack, each at the level with the least GPU time that still meets its deadline. The
-    better is the answer, within the bound of
-    the program; a note says which it is. If neither keeps all deadlines nothing is claimed. What is
-    infeasible here is so for every schedule.
+    relaxation. If no such slices are found for some interval, each interval is filled with jobs
+    while there is room, and the remaining work runs wherever room is left. The other candidate
+    is the plan by rule of `deadline-elastic`, without restarts: jobs by deadline or by slack, each
+    at the level with the least GPU time that still meets its deadline. The better one is the
+    answer, within the bound of the program; a note says which it is. If neither keeps all
+    deadlines, the answer is undecided. If this program is infeasible, no schedule keeps all
+    deadlines.
 
     A program of 300,000 columns y or more without a choice is solved by sifting (`optsched.solving.sifting`): it
     begins with the columns that are cheapest at the prices of a relaxation with few intervals. With more than
-    4,000,000 columns y, or 1,000,000 with a choice, intervals are merged. Then a job has in each of them at most
-    the time between its arrival and its deadline: the program is a relaxation of single GPUs, too.
+    4,000,000 columns y, or 1,000,000 with a choice, intervals are merged. In a merged interval a job
+    runs for at most the time between its arrival and its deadline; the program is then a relaxation even for jobs
+    on one GPU.
 
     Under a time limit the plan by rule comes first, for at most half of it, so that the answer is never worse.
 
@@ -115,8 +119,8 @@ class DeadlineFluid(Formulation):
         admission   jobs may be declined; otherwise all must be done by their deadlines, or the instance is infeasible.
         early       how much more a GPU second costs at the end of the last interval than now.
         capacity    {resource: [capacity in round 0, 1, ...]}: calendars; the last number goes on.
-        schedule    whether a schedule is made; otherwise only a bound: how many jobs miss their deadlines at least,
-                    in fractions of them, by a linear program of at most 20,000 columns y.
+        schedule    whether a schedule is made. ``false``: only a lower bound on the number of jobs that miss their
+                    deadlines (perhaps no whole number), by a linear program of at most 20,000 columns y.
 
     References
         E. L. Lawler, J. Labetoulle, "On preemptive scheduling of unrelated parallel processors by
@@ -174,7 +178,8 @@ class FluidProgram(DeadlineProgram):
     Attributes
     ----------
     timer : Timer
-        When the answer is due: schedules of points and the plan by rule are given up then.
+        Time limit. When it is over, points are no longer turned into schedules, and the search for the
+        plan by rule stops.
     merges_above : int or None
         Columns y above which intervals are merged. None: as many as can be solved.
     """
@@ -237,8 +242,8 @@ class FluidProgram(DeadlineProgram):
     def edges(self) -> FloatArray:
         """Seconds from now to the ends of intervals, shape (intervals + 1,).
 
-        They are all moments, unless that makes too many columns: then they are the changes of
-        capacity, and so many others that about equally many arrivals and deadlines lie between two.
+        All moments. If that makes too many columns: the first and the last moment, all changes of
+        capacity, and arrivals and deadlines at equal steps of their sorted list.
         """
         release = self.release[self.k]
         open_ = self.due > release
@@ -257,7 +262,7 @@ class FluidProgram(DeadlineProgram):
 
     @property
     def merged(self) -> bool:
-        """Whether jobs arrive or are due inside of intervals: the program is a relaxation then."""
+        """Whether jobs may arrive or be due inside an interval: then the program is a relaxation."""
         return len(self.edges) < len(self.moments)
 
     @cached_property
@@ -357,9 +362,7 @@ class FluidProgram(DeadlineProgram):
 
     @property
     def _is_late(self) -> bool:
-        """Whether the time is over before the program is built, and one with fewer columns, which can be built soon,
-        has the same objective.
-        """
+        """Whether the time limit is over, and a smaller program with the same objective can be built instead."""
         fewer = self.merges_above is None and len(self.of) > MOST_BOUNDING
         return self.timer.is_over and fewer and not (self.early and not self.chooses.any())
 
@@ -367,7 +370,7 @@ class FluidProgram(DeadlineProgram):
 
     @property
     def _is_sifted(self) -> bool:
-        """Whether the program has so many columns that few of them are looked at."""
+        """Whether the program has so many columns that it is solved by sifting."""
         is_whole = self.has_schedule and self.merges_above is None
         return is_whole and not self.chooses.any() and len(self.of) >= SIFTED_FROM
 
@@ -391,8 +394,8 @@ class FluidProgram(DeadlineProgram):
         return Sifting(lambda: coarse.program, first, cheapest)
 
     def prices(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What a unit of each resource costs for a second, shape (R, intervals), and what one of a consumable
-        resource costs, shape (B,), by duals of the rows.
+        """Prices by the duals y of the rows: of a unit of each resource for a second, shape (R, intervals),
+        and of a unit of each consumable resource, shape (B,).
         """
         arrays = self.program.arrays
         capacity = np.zeros(self.G.size)
@@ -403,8 +406,8 @@ class FluidProgram(DeadlineProgram):
         return capacity.reshape(self.G.shape), budget
 
     def _cheapest(self, capacity: FloatArray, budget: FloatArray, work: float) -> IntArray:
-        """The columns y with which each job would do so much work at some prices: in each interval the
-        cheapest, and the cheapest intervals first.
+        """For each job the cheapest column y of each interval at these prices, cheapest intervals first,
+        until together they could do ``work`` times its work.
         """
         held, used = self._held
         of, k = self.of, self.k[self.of]
@@ -521,7 +524,7 @@ class FluidProgram(DeadlineProgram):
         np.maximum.at(fastest, row, np.where(self.fits, 1.0 / self.d[self.of], 0.0))
         done = np.append(0.0, np.cumsum(fastest * length))
         first = np.searchsorted(k, of_deadline)
-        # What begins in a later interval than the one that a deadline is in, or ends, comes after it.
+        # Intervals that begin at or after a deadline do not count for it.
         ends = of_deadline * len(self.edges) + np.searchsorted(self.edges, due)
         last = np.maximum(np.searchsorted(k * len(self.edges) + t, ends), first)
         return np.asarray(done[last] - done[first])
@@ -545,7 +548,7 @@ class FluidProgram(DeadlineProgram):
     def _read(self, x: FloatArray) -> Schedule:
         schedule = self.realise(x, lambda rows, there: None)
         if schedule is None:
-            raise ValueError("jobs of some interval take turns")
+            raise ValueError("no schedule of the jobs in some interval was found")
         return schedule
 
     def realise(self, x: FloatArray, slices: Slices) -> Schedule | None:
@@ -570,7 +573,9 @@ class FluidProgram(DeadlineProgram):
                 return None
             length, runs = cut
             key = in_t.job * self.C.columns + in_t.column
-            if len(length) > 1:  # what ran until now goes on in the first slice, if it can
+            if (
+                len(length) > 1
+            ):  # running jobs should go on: the slice with more of them comes first
                 runs_on = runs @ np.isin(key, running).astype(np.float64)
                 if runs_on[-1] > runs_on[0]:
                     length, runs = length[::-1], sp.csr_matrix(runs[::-1])
@@ -588,10 +593,10 @@ class FluidProgram(DeadlineProgram):
         return schedule_of(self.C, np.concatenate([np.zeros((0, 4)), *parts]))
 
     def _filled(self, rows: JobRows, interval: IntArray) -> Schedule | None:
-        """The schedule in which jobs run about as long in intervals as in the point.
+        """The schedule in which each job runs in each interval about as long as in the point.
 
-        In each interval jobs come by deadline, of equal ones those with the most to run. Work that
-        finds no room runs by rule wherever there is some.
+        In each interval the jobs with the least time between arrival and deadline come first, among equal
+        ones those that run longest. Work that finds no room runs by rule wherever there is room.
         """
         if self._has_shares:
             return None
@@ -630,9 +635,10 @@ class FluidProgram(DeadlineProgram):
         return schedule_of(self.C, stretches_of(pieces))
 
     def _rows(self, x: FloatArray) -> tuple[JobRows, IntArray]:
-        """Jobs in columns for fractions of intervals, and these; in order of interval, job, column.
+        """Which job runs in which column for which fraction of an interval, and the intervals; in order of
+        interval, job, column.
 
-        Jobs of a class share its time equally. What is beyond their work is left out, from its end.
+        Jobs of a class share its time equally. Time beyond their work is left out, the latest first.
         """
         C, k, of = self.C, self.k, self.of
         y, a = x[: len(of)], x[len(of) :]
@@ -786,4 +792,4 @@ class FluidProgram(DeadlineProgram):
             return self._of_class(int(self._choosing[number]))
         if block == "work":
             return self._of_class(int(self.deadlines[0][number]))
-        return f"{self.C.job_name(int(self._time[0][number]))} cannot run twice at a time"
+        return f"{self.C.job_name(int(self._time[0][number]))} can run in only one place at a time"

@@ -8,22 +8,21 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray
 
 ROUNDS = 500
-"""Pivots per job: dominated columns may be left after so many,
-which costs time and never the optimum.
+"""Most pivots per job. Beyond that some dominated columns may stay: solving is slower, the optimum is
+the same.
 """
 
 
 def dominated(
     owner: IntArray, value: FloatArray, usage: sp.csr_matrix, eligible: BoolArray
 ) -> BoolArray:
-    """Mask of the columns c for which some c'
-    of the same owner has value >= and usage <= in every resource.
+    """True where another column of the same owner has at least the value, and uses at most as much of
+    every resource. Of equal columns the first is kept.
 
-    Of columns that are equal in all of this the first is kept. The columns of an owner are put in
-    order of falling value, then of growing use, so that a column is dominated only by earlier ones;
-    those left are taken one after the other, and everything behind that needs at least as much is
-    crossed out. All owners go through this together: there are as many rounds as some owner keeps
-    columns.
+    The columns of an owner are sorted by falling value, then by growing use, so that a column is
+    dominated only by earlier ones. Each remaining column in turn is the pivot; later columns that need
+    at least as much of every resource are removed. All owners are handled at once: the number of
+    rounds is the largest number of columns that any owner keeps.
 
     Parameters
     ----------
@@ -47,7 +46,7 @@ def dominated(
         if len(ahead) == 0:
             break
         new = np.concatenate(([True], of_owner[ahead][1:] != of_owner[ahead][:-1]))
-        # The first column left of each one's owner.
+        # For each undecided column, the first undecided column of its owner
         pivot = ahead[np.flatnonzero(new)][np.cumsum(new) - 1]
         after = pivot != ahead
         ahead, pivot = ahead[after], pivot[after]

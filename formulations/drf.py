@@ -33,20 +33,21 @@ class DominantResourceFairness(ByTenants):
     Level
         share_k(x) = sum_c member_kc d_c x_c / n_k           (half of d_c for each of two jobs)
     Method
-        water filling of the shares, as in `formulations.water_filling`: without tenants a job rises
-        at p_k; jobs of a tenant rise at w_e p_k / sum of p over its jobs that still rise, or one
-        after the other (policy ``fifo``)
+        water filling of the shares, as in `formulations.water_filling`. Without tenants the share of a job grows
+        at rate p_k; with tenants at w_e p_k / (sum of p over the tenant's jobs that can still grow), or one job at a
+        time at w_e (policy ``fifo``)
     Program
-        maximise  sum_k nt_k(x)   s.t.  share_k(x) >= L_k for every class k (what filling gave),  time, capacity
+        maximise  sum_k nt_k(x)   s.t.  share_k(x) >= L_k for every class k,  time, capacity
 
-        nt_k(x) = sum_c T_kc x_c / prop_k as in `formulations.water_filling`: among the allocations with these shares,
-        the one with the highest throughput.
+        L_k is the share that water filling reached, nt_k(x) = sum_c T_kc x_c / prop_k as in
+        `formulations.water_filling`: among the allocations with these shares, the one with the highest throughput.
 
     A user with many tasks is a tenant with as many jobs. With tasks <1 CPU, 4 GB> and <3 CPU, 1 GB>
     on <9 CPU, 18 GB> users A and B run 3 and 2 tasks, both with a share of 2/3.
 
     Options
-        tenants    whether tenants share (default), or all jobs rise by their own weights.
+        tenants    ``true`` (default): capacity is shared among tenants; ``false``: tenants are ignored, only the
+                   weights of jobs count.
 
     References
         A. Ghodsi et al. "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types",
@@ -61,7 +62,7 @@ class DominantResourceFairness(ByTenants):
     also_reads = frozenset({"tenant_weight"})
     sense = "max"
     objective_words = (
-        "total normalised throughput at the dominant shares of the lexicographic max-min"
+        "total normalised throughput, with lexicographically max-min fair dominant shares"
     )
 
     class Options(FormulationOptions):
@@ -85,7 +86,7 @@ def dominant_shares(C: Classes) -> FloatArray:
     of resource, shape (N,).
     """
     types, row_type = np.unique(_types(C), return_inverse=True)
-    # Rows of one type add up over the pools: a share is one of the whole cluster.
+    # Rows of one type are summed over the pools: a share is relative to the whole cluster.
     by_type = sum_by(row_type, 1.0, len(types))
     rows_have = np.asarray(by_type @ C.capacity)
     pools_have = _of_all_pools(C)

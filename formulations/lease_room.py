@@ -1,4 +1,4 @@
-"""What is left of resources lease by lease, for plans of leases that are made option by option."""
+"""Free capacity of each resource in each lease, for lease plans built one option at a time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Holds = Sequence[tuple[int, float]]
 
 
 class LeaseRoom:
-    """What is left of each resource in each lease.
+    """Free capacity of each resource in each lease.
 
-    Plain lists: an option needs a few numbers, for which arrays cost more than they save. All
-    options together look at no more numbers than the program of leases has columns.
+    Plain lists, not arrays: an option needs only a few numbers, and for so few arrays are slower. All
+    options together read no more numbers than the program of leases has columns.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class LeaseRoom:
         self._free: list[list[float]] = capacity.tolist()
 
     def jobs_at_once(self, holds: Holds, leases: int, jobs: int) -> list[int]:
-        """How many of some jobs can run in each of the first leases."""
+        """How many of ``jobs`` equal jobs can run in each of the first ``leases`` leases."""
         most = [jobs] * leases
         for resource, amount in holds:
             enough = (jobs - ROUNDING) * amount
@@ -40,7 +40,7 @@ class LeaseRoom:
         return most
 
     def take(self, holds: Holds, running: Sequence[int], sign: int = 1) -> None:
-        """Count what jobs hold that run in the first leases; with sign -1 they give it back."""
+        """Subtract what the jobs that run in each lease hold; sign -1 adds it back."""
         for resource, amount in holds:
             free = self._free[resource]
             for t, jobs in enumerate(running):
@@ -49,14 +49,14 @@ class LeaseRoom:
 
 
 def earliest(most: Sequence[int], jobs: int, needed: int) -> list[int]:
-    """How many of some jobs run in each lease if they take the earliest leases,
-    ``needed`` each; [] if they don't fit.
+    """How many jobs run in each lease if each takes ``needed`` leases, as early as possible;
+    [] if they do not fit.
 
-    With m_t jobs that can run in lease t they fit where  sum_t min(m_t, jobs)  >=  needed jobs.
+    If ``most[t]`` jobs can run in lease t, they fit where  sum_t min(most[t], jobs)  >=  needed jobs.
     """
     running, over = [m if m < jobs else jobs for m in most], -needed * jobs
     over += sum(running)
-    # The last leases are given up as long as those before are enough.
+    # The last leases are not needed as long as the earlier ones are enough.
     while running and over >= running[-1]:
         over -= running.pop()
     if over < 0 or not running:
@@ -66,10 +66,10 @@ def earliest(most: Sequence[int], jobs: int, needed: int) -> list[int]:
 
 
 def most_that_fit(most: Sequence[int], jobs: int, needed: int) -> tuple[int, list[int]]:
-    """How many of some jobs fit, and how many of them run in each lease:
-    any number up to the largest one fits.
+    """The largest number of jobs that fits, and how many of them run in each lease.
 
-    The left side in `earliest` is concave in the number of jobs.
+    Every smaller number fits too, as the left side of the condition in `earliest` is concave in the
+    number of jobs. So bisection finds the largest.
     """
     running = earliest(most, jobs, needed)
     if not running:

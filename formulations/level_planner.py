@@ -150,8 +150,8 @@ class LevelJob:
         Whether it must meet its deadline: no other job may take its place.
     preemptible : bool
         Whether it may run in several pieces.
-    head : Piece, optional
-        As it runs until its exempt time ends, whatever comes then. Levels are of the work after it.
+    exempt_piece : Piece, optional
+        What the job runs from now until its exempt time ends: fixed. Levels are of the work after it.
     exempt : float
         Seconds after each start in which it cannot be stopped.
     """
@@ -161,12 +161,12 @@ class LevelJob:
     release: float = 0.0
     promised: bool = False
     preemptible: bool = True
-    head: Piece | None = None
+    exempt_piece: Piece | None = None
     exempt: float = 0.0
 
     def pieces(self, run: Run) -> tuple[Piece, ...]:
         """All of its pieces from now on."""
-        return run.pieces if self.head is None else (self.head, *run.pieces)
+        return run.pieces if self.exempt_piece is None else (self.exempt_piece, *run.pieces)
 
     @property
     def goes_on(self) -> Level | None:
@@ -1036,4 +1036,4 @@ def _exempt(job: LevelJob, seconds: float, columns: Collection[int]) -> LevelJob
         )
         for level in job.levels
     ]
-    return replace(job, levels=levels, release=seconds, head=Piece(current, 0.0, seconds))
+    return replace(job, levels=levels, release=seconds, exempt_piece=Piece(current, 0.0, seconds))

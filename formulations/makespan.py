@@ -54,10 +54,10 @@ class Makespan(OnReferencePool):
 
 
 def _best_rates(C: Classes, T: sp.csr_matrix) -> FloatArray:
-    """max_c T_kc over the columns of class k alone, or over all where it has none alone.
+    """Best rate of a class in its columns without a partner; if it has none, in all its columns.
 
-    Which pairs there are must not change the unit of the program: column generation makes more of
-    them.
+    The unit of the program must not depend on which pairs exist, because column generation adds pairs
+    later.
     """
     best, alone = np.zeros(len(C)), np.zeros(len(C))
     entries = T.tocoo()

@@ -38,7 +38,7 @@ class MigPack(Formulation):
     Parameters
         cnt_lp    slices of profile p in layout l;   N_g GPUs of pool g
         w_g       1; with ``objective=cost`` USD/h of a GPU
-        old_gl    GPUs that have layout l now;   r what a GPU more or less in a layout counts, in GPUs
+        old_gl    GPUs that have layout l now;   r cost, in GPUs, of each GPU that a layout gains or loses
         T_kc      steps/s of class k in column c (a step may be a request)
     Variables
         x_c       jobs that run in column c;   n_gl GPUs in layout l;   d_gl change of n_gl
@@ -60,12 +60,12 @@ class MigPack(Formulation):
     throughput. ``share`` is what other formulations count: at most the part of the memory slices. Profiles are
     those of the pool's ``partitions``, else of the GPU that its type names. Legal layouts are enumerated from the
     starts of the profiles (`optsched.instance.Layouts`). Gangs of several GPUs are refused; CPUs and other resources
-    count in sum over the nodes.
+    are limited in total, not node by node.
 
     Options
         objective   ``gpus``: their number; ``cost``: USD/h.
         layouts     {pool: {layout: GPUs}}: what is there now, such as {"a100": {"3g.20gb+4g.20gb": 2}}.
-        change      r: what each GPU counts that a layout gains or loses, in GPUs; with ``layouts``.
+        change      r: cost, in GPUs, of each GPU that a layout gains or loses; needs ``layouts``.
 
     References
         C. Tan et al., "Serving DNN Models with Multi-Instance GPUs: A Case of the Reconfigurable Machine
@@ -160,7 +160,7 @@ class _PackProgram:
 
     @cached_property
     def kinds(self) -> tuple[tuple[int, IntArray, int], ...]:
-        """g, cnt_l and old_gl of each n_gl: what is there now first, then the largest layouts."""
+        """(g, cnt_l, old_gl) of each n_gl: in each pool the current layouts first, then all others."""
         found: list[tuple[int, IntArray, int]] = []
         for pool, layouts in self.layouts.items():
             there = {tuple(counts.tolist()): 0 for counts, _ in self.old.get(pool, [])}
@@ -185,13 +185,13 @@ class _PackProgram:
         return np.array([pool.cost_per_gpu_hour or 0.0 for pool in pools])
 
     @property
-    def _reckons_changes(self) -> bool:
+    def _charges_for_changes(self) -> bool:
         return self.change > 0 and bool(self.held)
 
     # --- the program ------------------------------------------------------------------------------
 
     def plan(self, side: Sequence[SideRows]) -> LinearPlan:
-        """The program `MigPack` states."""
+        """The program that `MigPack` states."""
         C, kinds, w = self.C, self.kinds, self.weight
         self._refuse(side)
         pools = len(C.instance.cluster.pools)
@@ -202,7 +202,8 @@ class _PackProgram:
 
         lp = LinearProgram()
         x = lp.variables(C.columns, name="x", upper=C.limit, integer=True)
-        # Bounds that follow from `gpus` are implied, so that conflicts speak of that row
+        # These bounds follow from the row `gpus`. As implied bounds they stay out of conflicts, which then name
+        # that row.
         most = np.maximum(N[of_pool], old)
         n = lp.variables(len(kinds), name="n", implied=(0.0, most), integer=True)
         lp.constrain(C.member @ x <= C.count, name="one")
@@ -217,7 +218,7 @@ class _PackProgram:
             lp.constrain((rows.matrix @ x).between(rows.lower, rows.upper), name=rows.name)
         gpus = w[of_pool][np.newaxis, :] @ n
         gpus = gpus + np.where(whole, w[C.pool], 0.0)[np.newaxis, :] @ x
-        if self._reckons_changes:
+        if self._charges_for_changes:
             d = lp.variables(len(kinds), name="d", implied=(0.0, most))
             lp.constrain(d - n >= -old, name="gained")
             lp.constrain(d + n >= old, name="lost")
@@ -228,7 +229,7 @@ class _PackProgram:
         def describe(block: str, position: int) -> str:
             return words[block](position) if block in words else self._describe(block, position)
 
-        counts = self.objective == "gpus" and not self._reckons_changes
+        counts = self.objective == "gpus" and not self._charges_for_changes
         return LinearPlan(C, lp, self._read, self._complete, describe, step=1.0 if counts else None)
 
     def _slices(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
@@ -245,7 +246,7 @@ class _PackProgram:
         return asked, sp.csr_matrix(supplied)
 
     def _refuse(self, side: Sequence[SideRows]) -> None:
-        """What the program does not know of."""
+        """Refuse what this program cannot model."""
         C = self.C
         several = np.flatnonzero((C.pool >= 0) & (C.gpus != 1))
         if len(several):
@@ -255,16 +256,18 @@ class _PackProgram:
                 f"asks for {C.gpus[column]} GPUs"
             )
         self.slices.refuse_larger_shares(C)
-        # What has a part of a GPU is a slice: other shares are not in the layouts.
+        # A share below 1 must be a MIG slice: layouts contain no other shares.
         share = C.configurations.share[C.configuration]
         other = np.flatnonzero((C.pool >= 0) & (self.profile == NO_SLICE) & (share < 1.0))
         if len(other):
             path = f"{option_path(C, int(other[0]))}.attributes.{MIG}"
-            raise InvalidInput(path, "nothing", "a profile, as the option has a share of a GPU")
+            raise InvalidInput(
+                path, "nothing", "a MIG profile, because the share of the option is below 1"
+            )
         for rows in side:
             if rows.relax != "none":
                 raise UsageError(
-                    f"mig-pack: {rows.name} may not give way, as its rows are met whole"
+                    f"mig-pack: {rows.name} cannot be relaxed: mig-pack keeps all of its rows"
                 )
 
     def _describe(self, block: str, position: int) -> str:
@@ -275,7 +278,9 @@ class _PackProgram:
             gpus = int(C.instance.cluster.gpus(C.instance.now)[position])
             return f"pool {pools[position].name} has {gpus} GPUs"
         if block == "slices":
-            return f"slices are those of the layouts: {self._slice_name(position)}"
+            return (
+                f"jobs cannot use more slices than the layouts have: {self._slice_name(position)}"
+            )
         return f"row {block}[{position}]"
 
     def _slice_name(self, position: int) -> str:
@@ -333,7 +338,7 @@ class _PackProgram:
         if given:
             pool, layout = next(iter(given))
             raise ValueError(f"pool {pool} has no layout {layout} in the program")
-        if self._reckons_changes:
+        if self._charges_for_changes:
             old = np.array([gpus for _, _, gpus in self.kinds], np.float64)
             return np.concatenate([x, n, np.abs(n - old)])
         return np.concatenate([x, n])

@@ -25,24 +25,26 @@ log = logging.getLogger("optsched")
 
 ACCURACY = 1e-4
 ACCURACY_PER_JOB = 2e-9
-"""Largest uncertainty of a discount: a constant, and an amount per job, since the optima that it is
-made of are accurate to so much per job.
+"""Largest allowed error of a discount: the larger of the first, and the second times the number of
+jobs, because the optima behind it have an error per job.
 """
 AIM, AIM_PER_JOB = 1e-6, 1e-8
-"""Uncertainty up to which no program is solved for a discount."""
+"""If bounds give a discount to within this error, no program is solved for it: the larger of the
+first, and the second times the number of jobs, but never more than the allowed error.
+"""
 LEVELS = 1e-4
-"""Relative difference of the levels of x* between two solvers, and so of the discounts: the product
-is flat near its optimum.
+"""The levels at x*, and so the discounts, may differ by this fraction between two solvers, because the
+product is flat near its optimum.
 """
 
 
 def accuracy(C: Classes) -> float:
-    """What the discounts of an x* may be uncertain by: 1e-4 for up to 50,000 jobs."""
+    """Largest allowed error of the discounts: 1e-4 for up to 50,000 jobs."""
     return max(ACCURACY, ACCURACY_PER_JOB * float(C.count.sum()))
 
 
 def aim(C: Classes) -> float:
-    """Uncertainty of a discount from which on the program without its job is solved."""
+    """Error of a discount above which the program without its job is solved."""
     return min(max(AIM, AIM_PER_JOB * float(C.count.sum())), accuracy(C))
 
 
@@ -66,8 +68,8 @@ class PartialAllocation(Formulation):
     n_k w_k), BEFORE the discounts; bound, prices and certificate are of x* too. The figure
     ``discount`` of each job is f_k. Bounds of `formulations.discounts` for all classes together prove
     it to 1e-8 per job, but to no less than 1e-6 and no more than 1e-4 (for more than 50,000 jobs, 2e-9
-    per job). A class where they do not has a program without one of its jobs, which improves the
-    bounds of others too and must prove f_k to 1e-4 (or 2e-9 per job). If that fails or a limit stops
+    per job). For a class where they do not, the program without one of its jobs is solved. It also
+    improves the bounds of other classes, and must prove f_k to 1e-4 (or 2e-9 per job). If that fails or a limit stops
     it, the answer is x*, ``feasible`` and without discounts.
 
     At x*, with prices q_r of the capacity and lambda_k of the time, sum_k n_k lambda_k + sum_r q_r W_r = sum_k n_k w_k
@@ -103,7 +105,7 @@ class PartialAllocation(Formulation):
             a, b = C.job_name(int(C.class_a[pair[0]])), C.job_name(int(C.class_b[pair[0]]))
             raise UsageError(
                 f"partial-allocation: {a} may share GPUs with {b}, "
-                "and a discount of one would be one of both; "
+                "and a discount of one job would also reduce the other; "
                 "solve it without colocation"
             )
         prop = proportional(C)
@@ -113,16 +115,15 @@ class PartialAllocation(Formulation):
         total = float(C.count @ w)
         # 1 / p_k of ignored weights is a factor of the geometric mean: the program does not see it.
         scale = float(np.exp(-(C.count @ np.log(C.weight)) / total)) if ignored and len(C) else 1.0
-        # In units of the geometric mean of an even split, over e, the value is at least the number
-        # of jobs: a relative gap of the value is then one of the geometric mean, and values near 0
-        # (levels near 1) are no trouble.
+        # Levels are divided by (geometric mean of an even split) / e. The value is then at least the total
+        # weight: its relative gap is about that of the geometric mean, and it is never near 0.
         even = program.value(program.even()) / total if len(C) else 0.0
         unit = float(np.exp(even - 1.0)) if np.isfinite(even) else 1.0
         units = Exponential(scale * unit, total)
         return replace(program, levels=sp.csr_matrix(program.levels / unit), units=units)
 
     def figures_within(self, C: Classes) -> float:
-        """Discounts of two solvers may differ as their levels do, and by what the optima leave."""
+        """The discounts of two solvers may differ by as much as the levels, plus the error of each."""
         return LEVELS + 2 * accuracy(C)
 
     def optimum(self, C: Classes, x: FloatArray, figures: Mapping[str, FloatArray]) -> FloatArray:
@@ -148,7 +149,7 @@ class PartialAllocation(Formulation):
         known = WithoutOne(program, program.repaired(x), _prices(program, star))
         tried, solved = np.zeros((2, len(C)), bool)
         while True:
-            # f falls with what the others can have without k, which is between value and bound.
+            # f falls as the optimum of the others without k rises; that is between value and bound.
             low = np.exp((others - np.maximum(known.bound, known.value)) / w)
             high = np.exp((others - known.value) / w)
             wide = np.maximum(high - low, low - 1.0)
@@ -177,7 +178,7 @@ class PartialAllocation(Formulation):
             known.value[k] = max(known.value[k], value)
             known.bound[k] = min(known.bound[k], bound)
             known.add(*_beside(program, k, x, rest, without_k), uncertain)
-        # It is at most 1: what the others can have without k is no less than what they have at x*.
+        # f <= 1: without k the others can have at least what they have at x*.
         f = np.minimum(high, 1.0)
         return Reduced(f[C.class_a] * x, {"discount": f})
 
@@ -189,7 +190,7 @@ def _no_discounts(termination: Termination, why: str) -> Undecided:
 
 
 def _refuse_demands(side: tuple[SideRows, ...]) -> None:
-    """Rows that less for all may break."""
+    """Refuse rows that may be broken when every job gets less."""
     for rows in side:
         demands = (rows.lower > 0) | (
             (rows.matrix.min(axis=1).toarray().ravel() < 0) if rows.matrix.nnz else False
@@ -197,7 +198,7 @@ def _refuse_demands(side: tuple[SideRows, ...]) -> None:
         if np.any(demands):
             words = rows.describe(int(np.argmax(demands)))
             raise UsageError(
-                f"partial-allocation takes from every job, which breaks demands such as: {words}"
+                f"partial-allocation reduces what every job has, so it cannot keep a minimum: {words}"
             )
 
 
@@ -211,16 +212,14 @@ def _prices(program: AllocationProgram, optimum: Optimum) -> FloatArray:
 def _beside(
     program: AllocationProgram, k: int, x: FloatArray, rest: AllocationProgram, optimum: Optimum
 ) -> tuple[FloatArray, FloatArray]:
-    """An allocation of all jobs, where one of class k is beside the optimum of the others;
-    prices of that.
-    """
+    """The optimum of the other jobs plus one job of class k, and the prices of that optimum."""
     C, w, prices = program.classes, program.total.weight, _prices(rest, optimum)
     assert optimum.x is not None
     found, of_k = rest.repaired(optimum.x), C.class_a == k
     if C.count[k] > 1:
         # It gets as much as each of its equals.
         return np.where(of_k, found * (C.count[k] / (C.count[k] - 1.0)), found), prices
-    # It has the part of what it has at x* whose worth w log(part) is most above its cost.
+    # The job gets `part` times its x*, where w log(part) minus the cost is greatest.
     cost = float((program.limit_rows.matrix.T @ prices)[of_k] @ x[of_k])
     part = 1.0 / float(x[of_k].sum())
     together = np.where(of_k, x * (min(part, w[k] / cost) if cost > 0 else part), 0.0)

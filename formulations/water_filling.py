@@ -45,7 +45,8 @@ class WaterFilling(MayIgnoreRates, ByTenants):
     Options
         agnostic   T_kc := 1 per job of the column, hence prop_k = 1; ``"literal"`` also admits pools where the job has
                    no rate.
-        tenants    whether tenants share (default), or all jobs rise by their own weights.
+        tenants    ``true`` (default): capacity is shared among tenants; ``false``: tenants are ignored, only the
+                   weights of jobs count.
 
     References
         D. Narayanan et al., OSDI 2020, section 4.3 and appendix (water filling; there with a

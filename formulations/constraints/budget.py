@@ -23,8 +23,8 @@ class Budget(SideConstraint):
 
         sum_c f_c p_c x_c  <=  B                                                     (budget)
 
-    Idle GPUs are free; ``cost`` of options does not count. For a total over the lives of the jobs
-    use a consumable resource. If no pool states a price every GPU costs 1, with a note. If only
+    Idle GPUs cost nothing; ``cost`` of options does not count. To limit the total spending until the
+    jobs end, use a consumable resource. If no pool states a price every GPU costs 1, with a note. If only
     some do, a pool without a price on which a paying job could run is refused.
 
     Options
@@ -76,14 +76,14 @@ class Budget(SideConstraint):
             prices = C.configurations.gpus * C.configurations.share
         p = prices[C.configuration]
         # NaN: the pool states no price.
-        free = np.flatnonzero(np.isnan(p) & (f > 0))
-        if len(free):
-            pool = int(C.pool[free[0]])
-            job = C.job_name(int(C.class_a[free[0]]))
+        unpriced = np.flatnonzero(np.isnan(p) & (f > 0))
+        if len(unpriced):
+            pool = int(C.pool[unpriced[0]])
+            job = C.job_name(int(C.class_a[unpriced[0]]))
             path = f"cluster.pools[{pool}].cost_per_gpu_hour"
-            expected = f"USD (0 if it costs nothing), as {job} can run there within a budget"
+            expected = f"a price in USD (0 if free of charge): {job} can run there and has a budget"
             raise InvalidArgument(path, "nothing", expected).of_jobs(
-                C.jobs_among(C.member[:, free].sum(axis=1) > 0)
+                C.jobs_among(C.member[:, unpriced].sum(axis=1) > 0)
             )
         who = (
             "all jobs"

@@ -12,9 +12,9 @@ class LeastAttainedService(Ranking):
     Key
         t_j         seconds that job j has held GPUs
 
-    Nothing of what is left needs to be known. Among the rules that do not know it, this one
-    minimises the mean completion time on one GPU where the hazard rate of the times decreases: the
-    longer a job has run, the longer it will (R. Righter, J. G. Shanthikumar, "Scheduling multiclass
+    The remaining work need not be known. Among the rules that do not use it, this one minimises the
+    mean completion time on one GPU if the hazard rate of run times decreases: the longer a job has
+    run, the longer it will still run (R. Righter, J. G. Shanthikumar, "Scheduling multiclass
     single server queueing systems to stochastically maximize the number of successful departures",
     Probability in the Engineering and Informational Sciences 3, 1989). Jobs that have run equally
     long take turns, round by round.

@@ -48,14 +48,14 @@ class Lines:
         In the order in which they were written.
     size : int
         Bytes of all whole lines.
-    torn : int
-        Bytes of a line after them that is not finished.
+    incomplete : int
+        Bytes of an incomplete last line after them.
     """
 
     headers: tuple[Row, ...]
     rows: tuple[Row, ...]
     size: int
-    torn: int
+    incomplete: int
 
     @property
     def latest(self) -> list[Row]:
@@ -194,11 +194,11 @@ class ResultsFile:
         goes_on = retry or any(header.get("retry") for header in same_sweep)
         if found.headers and not same_sweep and not append and not (retry and earlier):
             self._refuse_other(tasks, found, earlier)
-        if found.torn:
+        if found.incomplete:
             # A process that was killed left half a row: its task is done again.
             os.ftruncate(self._descriptor, found.size)
             self.notices.append(
-                f"{self.path}: dropped an unfinished last line ({found.torn} bytes)"
+                f"{self.path}: dropped an incomplete last line ({found.incomplete} bytes)"
             )
         if found.headers and (same_sweep or (retry and earlier)):
             self._note_changes(found.headers[-1], about)

@@ -227,8 +227,8 @@ def read_rows(path: str | Path) -> tuple[list[Row], list[str]]:
     notices = []
     if ending == ".jsonl":
         lines = parse_lines(data, path)
-        if lines.torn:
-            notices.append(f"{path}: an unfinished last line is left out")
+        if lines.incomplete:
+            notices.append(f"{path}: an incomplete last line is left out")
         rows = lines.latest
     elif ending == ".json":
         with named(path):

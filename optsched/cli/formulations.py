@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -16,6 +16,7 @@ from optsched.cli.options import Json
 from optsched.cli.shell import Shell
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
     from rich.console import RenderableType
 
 # A line of a docstring was wrapped if it is at least this long including the next word.
@@ -60,24 +61,17 @@ def formulations(
 def described(owner: Any) -> dict[str, Any]:
     """A formulation, side constraint or ranking as plain data."""
     from optsched.formulation import SideConstraint
-    from optsched.formulation.options import own_options
+    from optsched.formulation.options import own_options, shared_options
     from optsched.ranking import Ranking
 
     text = inspect.cleandoc(owner.__doc__ or "")
     summary = text.splitlines()[0] if text else ""
-    options = [
-        {
-            "name": name,
-            "type": _type_name(field.annotation),
-            "default": None
-            if field.is_required()
-            else field.get_default(call_default_factory=True),
-            "required": field.is_required(),
-            "description": field.description or "",
-        }
-        for name, field in own_options(owner).items()
-    ]
-    rest = {"module": owner.__module__, "options": options, "text": text}
+    rest = {
+        "module": owner.__module__,
+        "options": _options(own_options(owner)),
+        "shared_options": _options(shared_options(owner)),
+        "text": text,
+    }
     if issubclass(owner, SideConstraint):
         reads = sorted(owner.reads)
         return {
@@ -107,6 +101,21 @@ def described(owner: Any) -> dict[str, Any]:
         "reads": sorted(owner.reads),
         **rest,
     }
+
+
+def _options(fields: Mapping[str, FieldInfo]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "type": _type_name(field.annotation),
+            "default": None
+            if field.is_required()
+            else field.get_default(call_default_factory=True),
+            "required": field.is_required(),
+            "description": field.description or "",
+        }
+        for name, field in fields.items()
+    ]
 
 
 def _type_name(annotation: Any) -> str:
@@ -228,6 +237,11 @@ def _one(document: dict[str, Any]) -> Iterator[RenderableType]:
             "ranking": f"simulate -p {name}:KEY=VALUE, round --ranking {name} -O KEY=VALUE",
         }[kind]
         yield table("option", "values", "default", rows=rows, left=3, title=f"Options ({flag})")
+    if document["shared_options"]:
+        yield ""
+        yield "Options that formulations share (-O KEY=VALUE); one that cannot use them refuses them:"
+        for option in document["shared_options"]:
+            yield f"  {option['name']}  {option['description']}"
 
 
 def mathematics(text: str) -> Iterator[RenderableType]:

@@ -34,7 +34,7 @@ from optsched.errors import InvalidArgument
 if TYPE_CHECKING:
     from optsched.formats.sia import Pace
 
-# The reader of the instance says how large a pool may be
+# The size of a pool is checked later, when the instance is read
 POOL = re.compile(r"\s*([^=]+?)\s*=\s*(\d{1,99})\s*(?:x\s*(\d{1,99})\s*)?", re.ASCII)
 FILES, CLUSTER, SELECTION = "Files", "Cluster", "Selection"
 
@@ -49,7 +49,7 @@ class Format:
     arguments : tuple of str
         Positional parameters, in this order.
     flags : mapping from str to str
-        Flags of parameters that have other names.
+        Flags that differ from the names of their parameters.
     """
 
     examples: str
@@ -189,7 +189,7 @@ def _is_pace(key: str, value: object) -> bool:
     return number and (key == "restart" or (key == "slowdown" and value != 0))
 
 
-# Section of the help and kind, by the name of the type of an importer's parameter.
+# Name of the type of an importer's parameter -> section of the help, and how its text is read
 TYPES: Mapping[str, tuple[str, Kind]] = {
     "Source": (FILES, Kind(values.name, "FILE")),
     "Folder": (FILES, Kind(values.name, "FOLDER")),
@@ -262,7 +262,7 @@ def _command(importer: Callable[..., Any], form: Format) -> Callable[..., int]:
 
 
 def _type(item: Described) -> tuple[str, Kind | None]:
-    """The section and the kind of a parameter; the kind of a flag is None."""
+    """The section of the help and the kind of a parameter; None for an option that takes no value."""
     return TYPES.get(item.type, (SELECTION, values.TYPES.get(item.type)))
 
 

@@ -43,7 +43,7 @@ def prepare() -> None:
 
 def policy_document(text: str) -> dict[str, Any]:
     """``NAME``, ``NAME:key=value,...`` or a file, as a document of `RoundPolicy`."""
-    from optsched.formulation.options import own_options
+    from optsched.formulation.options import own_options, shared_options
     from optsched.registry import load, policy_kind
     from optsched.rounds.policy import RoundPolicy
 
@@ -61,7 +61,7 @@ def policy_document(text: str) -> dict[str, Any]:
         owner = load(kind, name)
         for key in own:
             if key not in owner.Options.model_fields:
-                options = [*own_options(owner), *sorted(known)]
+                options = [*own_options(owner), *shared_options(owner), *sorted(known)]
                 problem = f"--policy: {name} has no option {key!r}"
                 hint = did_you_mean(key, [*owner.Options.model_fields, *known])
                 raise unknown_name(f"option of {name}", key, options, problem, hint)

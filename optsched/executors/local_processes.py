@@ -130,7 +130,7 @@ class ProcessSlot:
                 found: ProcessEnd = reply.content
                 now.peak = max(now.peak, found.memory)
                 if found.end is None:
-                    return self._crashed(f"the task {exit_text(found.code)}", found.code, worker)
+                    return self._crashed(f"its process {exit_text(found.code)}", found.code, worker)
                 return self._or_out_of_memory(found.end)
         return None
 
@@ -165,11 +165,11 @@ class ProcessSlot:
             words = worker.last_words()
             raise OptschedError(f"a worker {ended} before its first task: {words}")
         if not worker.ready:  # nothing of the task had run: that says nothing of it
-            end = TaskEnd(LOST, words=f"its worker {ended} before it could begin")
+            end = TaskEnd(LOST, words=f"its process {ended} before it could begin")
         elif now.started is None:
-            end = self._crashed(f"its worker {ended} while it prepared the task", code, worker)
+            end = self._crashed(f"its process {ended} while it prepared the task", code, worker)
         else:
-            end = self._crashed(f"its worker {ended}", code, worker)
+            end = self._crashed(f"its process {ended}", code, worker)
         self.stop()
         return end
 

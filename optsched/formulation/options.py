@@ -15,7 +15,9 @@ from optsched.instance.reading import expected_by, show, translate
 
 
 class ConstraintOptions(BaseModel):
-    """Base of the options of side constraints; they appear in ``--help`` and in the docs.
+    """Base of the options of side constraints.
+
+    ``optsched formulations NAME`` and the documentation list them.
 
     As in instances, true is no number and "5" is text; from Python, numbers of numpy and tuples are
     taken as well.
@@ -32,20 +34,21 @@ class ConstraintOptions(BaseModel):
 
 
 class FormulationOptions(ConstraintOptions):
-    """Base of the options of formulations: what every formulation takes.
+    """Base of the options of formulations: the options that all formulations share.
 
-    Options
-        quantile  hard deadlines count on the throughput that a column reaches with this probability, instead of its
-                  median; in [0.5, 1).
-        parts     jobs are dealt out to so many parts, each with an equal part of all capacities, which are solved
-                  one by one (POP); the bound is that of the whole. For comparison: see
-                  `optsched.program.partition`.
-        parts_seed  of the draw that deals them out.
+    A formulation without hard deadlines refuses ``quantile``, and one that cannot be split refuses
+    ``parts``. `optsched.program.partition` describes the parts.
     """
 
-    quantile: Annotated[float, Field(ge=0.5, lt=1)] | None = None
-    parts: Annotated[int, Field(ge=1)] = 1
-    parts_seed: Annotated[int, Field(ge=0)] = 0
+    quantile: Annotated[float, Field(ge=0.5, lt=1)] | None = Field(
+        None,
+        description="hard deadlines use the throughput that is reached with this probability, not the median",
+    )
+    parts: Annotated[int, Field(ge=1)] = Field(
+        1,
+        description="POP: split jobs at random into this many parts, each with an equal share of all capacities",
+    )
+    parts_seed: Annotated[int, Field(ge=0)] = Field(0, description="seed of this split")
 
     def to_document(self) -> dict[str, Any]:
         """The options as files have them, which leave out those of all formulations that were not given."""
@@ -56,12 +59,16 @@ class FormulationOptions(ConstraintOptions):
 
 
 def own_options(owner: type[Any]) -> dict[str, FieldInfo]:
-    """Options that a formulation or side constraint has beside those that all formulations take."""
-    return {
-        name: field
-        for name, field in owner.Options.model_fields.items()
-        if name not in FormulationOptions.model_fields
-    }
+    """Options that a formulation or side constraint states itself: without `shared_options`."""
+    shared = shared_options(owner)
+    return {name: field for name, field in owner.Options.model_fields.items() if name not in shared}
+
+
+def shared_options(owner: type[Any]) -> dict[str, FieldInfo]:
+    """Options that it takes like all formulations; a side constraint has none."""
+    if not issubclass(owner.Options, FormulationOptions):
+        return {}
+    return dict(FormulationOptions.model_fields)
 
 
 def options_from(owner: type[Any], given: Mapping[str, Any]) -> Any:
@@ -69,7 +76,7 @@ def options_from(owner: type[Any], given: Mapping[str, Any]) -> Any:
     label = getattr(owner, "name", None) or getattr(owner, "kind", "")
     unknown = next((name for name in given if name not in owner.Options.model_fields), None)
     if unknown is not None:
-        known = list(own_options(owner)) or ["none: it has no options"]
+        known = [*own_options(owner), *shared_options(owner)] or ["none: it has no options"]
         hint = did_you_mean(unknown, owner.Options.model_fields)
         problem = f"{label} has no option {unknown!r}"
         raise unknown_name(f"option of {label}", unknown, known, problem, hint)

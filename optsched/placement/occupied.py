@@ -137,7 +137,7 @@ class Occupied:
         """
         chosen = np.asarray(chosen, np.int64)
         job = rows.job[chosen]
-        gpu, owner = _numbered(classes.instance, gpus, job)
+        gpu, owner = _gpu_numbers(classes.instance, gpus, job)
         count = np.bincount(owner, minlength=len(chosen))
         _check_gpus_of_columns(classes, rows.column[chosen], job, gpu, count, owner)
         return cls.of_numbers(classes, rows, chosen, gpu, count).checked()
@@ -334,7 +334,7 @@ def _check_gpus_of_columns(
         raise ValueError(f"{text}, expected GPUs of pool {show(wanted)}")
 
 
-def _numbered(
+def _gpu_numbers(
     instance: Instance, gpus: Sequence[Sequence[str]], job: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Numbers of GPUs, and the holder of each."""

@@ -55,7 +55,9 @@ def _places_of_parts(problem: Problem, seats: GangSeats) -> dict[int, list[_Seat
     if found is None:
         return {}
     return {
-        request: [_SeatedPart(parts[part], Seat(local[seat.node], seat.gpu)) for part, seat in mine]
+        request: [
+            _SeatedPart(parts[part], Seat(local[seat.node], seat.shared_gpu)) for part, seat in mine
+        ]
         for request, mine in zip(gangs, found, strict=True)
     }
 
@@ -97,8 +99,8 @@ def _shared(
     for node, parts in sharing.items():
         untouched = np.flatnonzero(problem.nodes.room[node] >= 1.0)
         index = deque(untouched[len(untouched) - free[node] :].tolist())
-        with_contents = sorted({seated.seat.gpu for _, seated in parts} - {NOT_SHARED})
-        wanted = [(request, s.part) for request, s in parts if s.seat.gpu == NOT_SHARED]
+        with_contents = sorted({seated.seat.shared_gpu for _, seated in parts} - {NOT_SHARED})
+        wanted = [(request, s.part) for request, s in parts if s.seat.shared_gpu == NOT_SHARED]
         rest = len(index) - len(with_contents)
         legal = layouts.get(parts[0][1].part.pool)
         found = gpus_of_pieces(
@@ -111,8 +113,8 @@ def _shared(
             continue
         gpu_of = {gpu: index.popleft() for gpu in with_contents}
         for request, part in parts:
-            if part.seat.gpu != NOT_SHARED:
-                spots[request].append((node, gpu_of[part.seat.gpu]))
+            if part.seat.shared_gpu != NOT_SHARED:
+                spots[request].append((node, gpu_of[part.seat.shared_gpu]))
         left = list(index)
         for (request, _), gpus in zip(wanted, found, strict=True):
             spots[request] += [(node, left[gpu]) for gpu in gpus]

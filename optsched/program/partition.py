@@ -1,4 +1,5 @@
-r"""An allocation program split into parts, each with an equal part of the shared resources.
+r"""The option ``parts`` (POP): an allocation program split into parts, each with an equal part of the shared
+resources.
 
 Sets
     classes k, each in one part p = 1..P; columns c, of part p where all their classes are; columns of

@@ -1,5 +1,7 @@
-"""Programs solved in parts (`optsched.program.partition`): the joined optima, and a bound for the
-whole.
+"""The option ``parts`` (POP): solve the parts of an allocation program that `optsched.program.partition`
+makes, join their optima, and bound the whole.
+
+Not the parts of a linear program that few rows couple: see `optsched.decomposition.by_parts`.
 """
 
 from __future__ import annotations

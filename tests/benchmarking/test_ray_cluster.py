@@ -73,7 +73,7 @@ def test_limits_hold_on_the_nodes(cluster: Any) -> None:
         ("actor", 1, None),
         ("actor", 3, "its worker was lost ("),
         ("worker", 2, None),
-        ("task", 3, "the task was ended by SIGKILL, "),
+        ("task", 3, "its process was ended by SIGKILL, "),
     ],
 )
 def test_a_task_whose_worker_is_lost_is_done_again(

@@ -80,11 +80,15 @@ FATES = {
         str(InvalidInput("jobs[3].steps", "-1", "a number above 0", "instance.json")),
         3,
     ),
-    "crash": ("error", "the task was ended by SIGSEGV", 7),
-    "words": ("error", "the task was ended by SIGABRT: terminate called: the abacus is broken", 7),
+    "crash": ("error", "its process was ended by SIGSEGV", 7),
+    "words": (
+        "error",
+        "its process was ended by SIGABRT: terminate called: the abacus is broken",
+        7,
+    ),
     "exit": ("error", "the task ended with exit code 3", 7),
     "nan": ("error", "ValueError: Out of range float values are not JSON compliant", 1),
-    "die early": ("error", "its worker was ended by SIGABRT while it prepared the task", 7),
+    "die early": ("error", "its process was ended by SIGABRT while it prepared the task", 7),
     "sleep": ("limit", "did not end within 1.2 s and was killed", None),
     "gulp": ("memory", "ran out of memory", None),
     "fail early": ("ok", None, None),
@@ -165,7 +169,7 @@ def test_workers_that_are_killed_before_a_task_stop_no_sweep(
     failed = [row for row in rows if row["status"] == "error"]
     assert [row["square"] for row in rows if row not in failed] == [0, 1, 4][len(failed) :]
     assert len(failed) == kills // 3
-    told = "its worker was ended by SIGKILL before it could begin, 3 times in a row"
+    told = "its process was ended by SIGKILL before it could begin, 3 times in a row"
     assert all(row["error"].startswith(told) and row["exit_code"] == 7 for row in failed)
 
 
@@ -173,9 +177,9 @@ def test_workers_that_are_killed_before_a_task_stop_no_sweep(
     ("whom", "number", "kills", "told"),
     [
         ("task", signal.SIGKILL, 2, None),
-        ("task", signal.SIGTERM, 3, "the task was ended by SIGTERM, 3 times in a row"),
+        ("task", signal.SIGTERM, 3, "its process was ended by SIGTERM, 3 times in a row"),
         ("worker", signal.SIGKILL, 2, None),
-        ("worker", signal.SIGKILL, 3, "its worker was ended by SIGKILL, 3 times in a row"),
+        ("worker", signal.SIGKILL, 3, "its process was ended by SIGKILL, 3 times in a row"),
     ],
 )
 def test_a_task_that_is_killed_is_done_again_twice_at_most(
@@ -236,7 +240,7 @@ def test_rows_are_kept_and_not_made_again(tmp_path: Path) -> None:
     assert Counter(Path(log).read_text().split()) == dict.fromkeys("0123", 1)
 
 
-def test_a_torn_line_is_dropped(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     whole = run_tasks(squares(3), odd_tasks.square, results_file=path)
     data = path.read_bytes()
@@ -245,7 +249,7 @@ def test_a_torn_line_is_dropped(tmp_path: Path) -> None:
         path.write_bytes(data[:size])
         sweep = run_tasks(squares(3), odd_tasks.square, results_file=path)
         torn = size - (data[:size].rfind(b"\n") + 1)
-        assert sweep.notices[0] == f"{path}: dropped an unfinished last line ({torn} bytes)"
+        assert sweep.notices[0] == f"{path}: dropped an incomplete last line ({torn} bytes)"
         assert table(sweep) == table(whole)
         assert len(parse_lines(path.read_bytes(), path).rows) == 3
 

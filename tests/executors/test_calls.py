@@ -97,9 +97,9 @@ def test_items_that_are_shared_are_those_of_the_caller(how: dict[str, int]) -> N
     [
         (signal.SIGKILL, 2, None),
         (signal.SIGTERM, 1, None),
-        (signal.SIGKILL, 3, "its worker was ended by SIGKILL, 3 times in a row"),
+        (signal.SIGKILL, 3, "its process was ended by SIGKILL, 3 times in a row"),
         # A process that crashes would do so again
-        (signal.SIGSEGV, 1, "its worker was ended by SIGSEGV"),
+        (signal.SIGSEGV, 1, "its process was ended by SIGSEGV"),
     ],
 )
 def test_a_call_whose_process_is_killed_is_done_again_twice_at_most(

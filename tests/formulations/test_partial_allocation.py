@@ -288,7 +288,9 @@ def test_what_cannot_be_solved_is_told() -> None:
         UsageError, match=r"job \S+ .*may share GPUs with job .*; solve it without colocation"
     ):
         optsched.solve("@packing", "partial-allocation")
-    with pytest.raises(UsageError, match="takes from every job, which breaks demands such as: "):
+    with pytest.raises(
+        UsageError, match="reduces what every job has, so it cannot keep a minimum: "
+    ):
         optsched.solve("@quickstart", "partial-allocation", constraints=["deadlines"])
     with refuses("solver: found highs, expected one with conic", SolverUnavailable):
         optsched.solve("@quickstart", "partial-allocation", solver="highs")

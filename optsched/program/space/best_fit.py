@@ -296,9 +296,9 @@ class _States:
 
     def empty(self, r: int, of_gpu: bool) -> int:
         """State of an empty node of a class, or of an empty GPU there."""
-        return self._numbered(int(self._kind_of_class[r]), of_gpu, np.zeros(self._parts, np.int64))
+        return self._state(int(self._kind_of_class[r]), of_gpu, np.zeros(self._parts, np.int64))
 
-    def _numbered(self, kind: int, of_gpu: bool, counts: IntArray) -> int:
+    def _state(self, kind: int, of_gpu: bool, counts: IntArray) -> int:
         number = self._number.setdefault((kind, of_gpu, counts.tobytes()), len(self._known))
         if number == len(self._known):
             self._known.append((kind, of_gpu, counts))
@@ -327,4 +327,4 @@ class _States:
         kind, of_gpu, counts = self._known[state]
         more = counts.copy()
         more[part] += count
-        return self._numbered(kind, of_gpu, more)
+        return self._state(kind, of_gpu, more)

@@ -19,14 +19,24 @@ import numpy as np
 from optsched.program.space.seats import GangSeats
 
 NOT_SHARED = -1
-"""GPU of a seat for a part that is no content of a GPU."""
+"""`Seat.shared_gpu` of a part that needs no GPU with its own contents."""
 
 
 class Seat(NamedTuple):
-    """Room for one part: a node of the cluster, and the number of one of its GPUs with its own contents."""
+    """Room for one part of a gang.
+
+    Attributes
+    ----------
+    node : int
+        A node of the cluster.
+    shared_gpu : int
+        Which GPU with its own contents: a running number over all nodes, from 0, in the order in which
+        the GPUs are dealt. It is not the index of a GPU on the node, which `optsched.placement.seated`
+        chooses. `NOT_SHARED`: the part has no such GPU.
+    """
 
     node: int
-    gpu: int = NOT_SHARED
+    shared_gpu: int = NOT_SHARED
 
 
 class DealtPart(NamedTuple):

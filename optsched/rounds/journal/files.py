@@ -152,7 +152,7 @@ class SegmentReader:
         Where its line begins, in bytes.
     check : int
         The checksum of the line before it.
-    torn : str
+    incomplete : str
         Describes an incomplete line at ``position``; empty if that is the end of the file.
     """
 
@@ -161,7 +161,7 @@ class SegmentReader:
         self._file = FileIO(self.path)
         self.start = self.n = start
         self.position = self.check = 0
-        self.torn = ""
+        self.incomplete = ""
 
     def close(self) -> None:
         """Close the file."""
@@ -173,7 +173,7 @@ class SegmentReader:
         An incomplete last line may be one that is being written. Any other bad line is damage.
         """
         self._compare_with_what_was_read()
-        self.torn = ""
+        self.incomplete = ""
         size = BLOCK
         while block := self._read(size, self.position):
             *lines, rest = block.split(b"\n")
@@ -206,7 +206,7 @@ class SegmentReader:
         )
 
     def _check_rest(self, rest: bytes) -> None:
-        self.torn = f"{len(rest)} bytes without an end of line"
+        self.incomplete = f"{len(rest)} bytes without an end of line"
         try:
             check_rest(rest, self.n, self.check)
         except BadLine as bad:
@@ -224,7 +224,7 @@ class SegmentReader:
         self._compare_with_what_was_read()
         if bad.sure or len(again) > len(line) + 1:
             raise self.damaged(self.n, bad.found) from None
-        self.torn = bad.found
+        self.incomplete = bad.found
         return True
 
     def _compare_with_what_was_read(self) -> None:

@@ -158,8 +158,8 @@ class Follower(ClosedByWith):
             while any(start > self._segment.start for start in list_folder(self._folder).segments):
                 # Another segment was begun, so this one is finished; it may have grown before that.
                 yield from self._new(self._segment)
-                if self._segment.torn:
-                    raise self._segment.damaged(self._segment.n, self._segment.torn)
+                if self._segment.incomplete:
+                    raise self._segment.damaged(self._segment.n, self._segment.incomplete)
                 following = self._open_next(self._segment)
                 self._segment.close()
                 self._segment = following

@@ -310,9 +310,10 @@ class Journal(ClosedByWith):
                     pass
             finally:
                 segment.close()
-        if segment.torn:
+        if segment.incomplete:
             line = segment.n - segment.start + 1
-            self.dropped = f"{segment.path.name}, line {line}: {segment.torn}; record {segment.n} was never finished"
+            where = f"{segment.path.name}, line {line}"
+            self.dropped = f"{where}: {segment.incomplete}; record {segment.n} was never finished"
         elif segment.n == segment.start:
             self.empty = (
                 f"{segment.path.name} has no records: nothing happened after the snapshot before "
