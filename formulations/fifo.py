@@ -19,9 +19,11 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Candidates, Classes, classes_apart, column_alone
 
 PACKED = 1.5
-"""Two jobs are packed only if their throughputs together, each by its own alone, add up to more."""
+"""Two jobs share GPUs only if their throughputs, each divided by that of the job alone, add up to more than
+this.
+"""
 ROUNDING = 1e-9
-"""Room may be exceeded by so much, relative to the capacity."""
+"""Fraction of a capacity by which jobs may exceed it, as rounding."""
 
 
 class Fifo(Rule):
@@ -29,7 +31,7 @@ class Fifo(Rule):
 
     Parameters
         T_ij throughput of job i on pool j at its gang s_i (its reference column), 0 where it cannot
-        run; free_j GPUs of pool j that no job before has
+        run; free_j GPUs of pool j that no earlier job holds
     Rule
         for i in order of arrival (equal arrivals: order in the instance):
             R_i = {j : s_i <= free_j, and every other resource that i holds on j is free}
@@ -37,8 +39,8 @@ class Fifo(Rule):
             T_ij = 0 for all j in R_i     ->  leave i out and go on
             else                          ->  x_ij = 1 for the j in R_i with the largest T_ij (ties: the first pool)
 
-    Jobs without any column, such as a gang larger than every pool, block no other. The objective
-    reported is the total throughput.
+    Jobs without any column, such as a gang larger than every pool, do not stop the queue. The
+    objective reported is the total throughput.
 
     Options
         variant    ``heterogeneity-aware``: as above.
@@ -69,7 +71,7 @@ class Fifo(Rule):
 
     @property
     def own_reads(self) -> frozenset[str]:
-        """Jobs share GPUs in the variant ``packed`` alone."""
+        """Only the variant ``packed`` reads ``colocation``."""
         return super().own_reads - (
             frozenset() if self.options.variant == "packed" else {"colocation"}
         )
@@ -80,11 +82,11 @@ class Fifo(Rule):
         return True
 
     def classes(self, candidates: Candidates) -> Classes:
-        """Kinds: those that arrive at different times are distinguished by what is decided on them."""
+        """One class for each kind, whenever its jobs arrive: `decide` separates those that run."""
         return candidates.classes(frozenset())
 
     def decide(self, C: Classes, seed: int) -> Deciding:
-        """Jobs that run are separate classes, those of a kind that wait are merged."""
+        """Each job that runs becomes a class of its own; the waiting jobs of a kind stay one class."""
         yield from ()
         queue = _Queue(C.candidates.by_kind().classes(frozenset()))
         random = self.random(seed) if self.options.variant == "agnostic" else None
@@ -113,9 +115,9 @@ Need = list[tuple[int, float]]
 
 @dataclass
 class _Queue:
-    """Kinds of jobs with the columns that they may start in, and what is free.
+    """Kinds of jobs, the columns in which they may start, and what is free.
 
-    A place is the reference column of a kind on a pool, or its fastest without a pool.
+    A place is the reference column of a kind on a pool, or its fastest column without a pool.
     """
 
     kinds: Classes
@@ -131,7 +133,7 @@ class _Queue:
         if len(rateless):
             raise without_rate(K, rateless)
         where = np.where(K.pool >= 0, K.pool, pools)[alone]
-        # Of each kind and pool the first column: the fewest GPUs, of these the fastest.
+        # For each kind and pool one column: the one with the fewest GPUs, of these the fastest.
         order = np.lexsort((-K.rate_a[alone], K.gpus[alone], where, K.class_a[alone]))
         cell = (K.class_a[alone] * (pools + 1) + where)[order]
         alone = alone[order][np.diff(cell, prepend=-1) != 0]
@@ -157,7 +159,8 @@ class _Queue:
         present = np.flatnonzero(K.of_job >= 0)
         order = present[np.argsort(K.instance.jobs_table.arrival[present], kind="stable")]
         gang = K.gang.tolist()
-        # Kinds that can run nowhere in the room left: until a job starts, nothing changes.
+        # Kinds that were left out: they have no column, or only pools without a rate have room for them.
+        # They are checked again only after a job has started.
         left_out: set[int] = set()
         for position, (job, kind) in enumerate(
             zip(order.tolist(), K.of_job[order].tolist(), strict=True)
@@ -222,7 +225,7 @@ class _Queue:
             self._take(more)
 
     def _more(self, shared: int, place: int) -> Need:
-        """What two jobs need beyond what one of them has."""
+        """What a pair needs in addition to what the job that already runs holds."""
         more = defaultdict(float, self.needs[shared])
         for resource, amount in self.needs[place]:
             more[resource] -= amount

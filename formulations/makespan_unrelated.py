@@ -39,9 +39,9 @@ from optsched.solution.plan import LinearPlan, MachineTimes, Plan, TimelinePlan
 
 MOST_COLUMNS = 500_000
 COARSE = 10_000
-"""Units in the longest duration, where durations have no unit in common."""
+"""If durations have no common unit, the unit is the longest duration divided by this."""
 WHOLE = 1e-6
-"""Part of a unit by which a makespan may miss a multiple of it, as rounding."""
+"""A makespan this fraction of a unit above a multiple of the unit counts as the multiple: rounding."""
 
 
 class MakespanUnrelated(Formulation):
@@ -69,9 +69,9 @@ class MakespanUnrelated(Formulation):
         ``rounding``, where the assignment applies: at most twice the optimum, without branching. LP(T) is the linear
         relaxation of the assignment with x_cm = 0 where d_c > T, and loads of at most T:
         T*     the least T such that LP(T) has a point;  T* <= optimum
-        slots  of each machine, ceil(sum of its x), are filled by decreasing duration; jobs and slots are matched at the
-               least total duration, where x says that a job may be in a slot
-        A machine then runs what x gave it, at most T*, and one job more, at most T*:  makespan <= 2 T*
+        slots  a machine has ceil(sum of its x) slots, filled by decreasing duration; a matching of least
+               total duration gives each job one of the slots in which x puts some of it
+        A machine then runs no more than x gave it (at most T*) and one more job (at most T*):  makespan <= 2 T*
 
     Options
         program   ``auto``: assignment where it applies, else timeline. ``rounding`` must be asked for.
@@ -190,8 +190,8 @@ class _Assignment(NamedTuple):
         return seconds
 
     def plan(self, least: float = 0.0) -> LinearPlan:
-        """The program, and how schedules and its points become each other; ``least`` is a makespan that
-        is known to be needed.
+        """The program, and the conversions between its points and schedules; ``least`` is a lower bound on
+        the makespan.
         """
         return LinearPlan(
             self.classes,
@@ -206,11 +206,11 @@ class _Assignment(NamedTuple):
         )
 
     def machine_times(self) -> MachineTimes:
-        """What each job takes on each machine, in its shortest column there."""
+        """Seconds of each job on each machine, in its shortest column there."""
         machines, d, k = self.machines, self.duration, self.of_class
         c, count = machines.column, self.classes.count.astype(np.int64)
         column = np.full((machines.total, len(self.classes)), -1, np.int64)
-        longest_first = np.argsort(-d[c], kind="stable")  # the last one that is written stays
+        longest_first = np.argsort(-d[c], kind="stable")  # later writes win: the shortest column
         column[machines.machine[longest_first], k[c[longest_first]]] = c[longest_first]
         column = column[:, owners(count)]
         seconds = np.where(column >= 0, d[column], np.inf)
@@ -223,14 +223,14 @@ class _Assignment(NamedTuple):
         return MachineTimes(seconds, owners(machines.sizes), "load", point)
 
     def rounded(self) -> LinearPlan:
-        """The schedule of the rounding alone, beside T* as the least makespan of the program."""
+        """The schedule of the rounding, without a search, and T* as lower bound."""
         machines = self.machines
         relaxed = relaxed_makespan(
             self.duration, self.of_class, machines.resource, self.classes.count, machines.sizes
         )
         unit = common_unit(self.duration)
         least = relaxed.bound
-        if unit is not None:  # of which every makespan is a multiple
+        if unit is not None:  # every makespan is a multiple of it
             least = float(np.ceil(least / unit - WHOLE)) * unit
         return replace(
             self.plan(least),
@@ -241,7 +241,7 @@ class _Assignment(NamedTuple):
         )
 
     def round(self, x: FloatArray) -> FloatArray:
-        """The point that slots and a matching make of split jobs, x of each column."""
+        """The point of whole jobs that slots and a matching make of the fractional x of the columns."""
         machines, d, k = self.machines, self.duration, self.of_class
         used = np.flatnonzero(x > 0)
         used = used[np.argsort(machines.resource[used], kind="stable")]
@@ -253,7 +253,7 @@ class _Assignment(NamedTuple):
         column = used[on.row]
         last = machines.first[machines.resource[column] + 1] - 1
         machine = np.minimum(machines.first[machines.resource[column]] + on.unit, last)
-        # The jobs of a class take its parts in the order of the machines, a whole one each
+        # The jobs of a class take its fractions in the order of the machines, until each has 1 in total
         order = np.lexsort((machine, k[column]))
         column, machine = column[order], machine[order]
         jobs = on.amount[order] / d[column]
@@ -274,12 +274,12 @@ class _Assignment(NamedTuple):
         C, machines, d, k = self.classes, self.machines, self.duration, self.of_class
         n, c, m = C.count, machines.column, machines.machine
         load = sum_by(m, d[c], machines.total)
-        # One after the other, each in its shortest configuration, all jobs end by this time. A
-        # longer column is in no optimum, and beside it the seconds that count would be rounding.
+        # All jobs in sequence, each in its shortest column, need this time. A longer column is in no
+        # optimum. If it stayed, relevant durations could be too small for the precision of the solver.
         useful = d <= float(self.shortest @ n) * (1 + 1e-9)
         longest = np.zeros(len(C))
         np.maximum.at(longest, k[useful], d[useful])
-        # What the load rows ask for at least is a bound that needs no solver.
+        # A lower bound from the load rows, without a solver
         of_resource = sum_by(machines.resource, d, len(machines.sizes))
         least = max(known_least, least_time(of_resource, k, n, machines.sizes))
 
@@ -296,7 +296,7 @@ class _Assignment(NamedTuple):
         return lp
 
     def point(self, column: IntArray, machine: IntArray, makespan: float) -> FloatArray:
-        """The point at which a column and a machine is given for each job."""
+        """The point for a column and a machine of each job."""
         point = np.zeros(len(self.machines.column) + 1)
         np.add.at(point, self.machines.variable(column, machine), 1.0)
         point[-1] = makespan
@@ -325,7 +325,7 @@ class _Assignment(NamedTuple):
         return self.point(row, machine, makespan)
 
     def longest_job_first(self) -> FloatArray:
-        """The point of a rule: longest job first, each on the machine on which it ends first."""
+        """The point of a list schedule: longest job first, each on the machine where it ends first."""
         C, machines, k = self.classes, self.machines, self.of_class
         # A heap for each resource: its machine that is free first is on top.
         free = [[(0.0, m) for m in range(a, b)] for a, b in pairwise(machines.first.tolist())]
@@ -375,7 +375,7 @@ class _Machines(NamedTuple):
     @classmethod
     def of(cls, C: Classes, columns: IntArray) -> _Machines:
         resource = C.usage.tocsc()[:, columns].indices.astype(np.int64)
-        # More machines than jobs are of no use; nor are those that no column takes.
+        # Machines beyond the number of jobs are not needed, nor those that no column uses.
         count = np.minimum(np.floor(C.capacity + 1e-9), C.count.sum()).astype(np.int64)
         count[np.setdiff1d(np.arange(len(count)), resource)] = 0
         first = pointers(count)
@@ -401,7 +401,7 @@ class _Machines(NamedTuple):
         return start[column] + machine - self.first[self.resource[column]]
 
     def followed_by_one_alike(self) -> IntArray:
-        """Machines whose successor is one of the same resource."""
+        """Machines m for which m + 1 is a machine of the same resource."""
         return np.setdiff1d(np.arange(self.total - 1), self.first[1:-1] - 1)
 
     def most_loaded_first(
@@ -424,7 +424,7 @@ class _Machines(NamedTuple):
 
 
 def _check_lengths(C: Classes, schedule: Schedule, needed: FloatArray) -> None:
-    """Durations are exact but for the rounding of times far from 0."""
+    """Refuse stretches of a wrong length (up to the rounding of late times) and starts before now."""
     length = schedule.end - schedule.start
     slack = 1e-9 * np.maximum(needed, np.abs(schedule.end))
     wrong = np.flatnonzero(np.abs(length - needed) > slack)
@@ -440,14 +440,15 @@ def _check_lengths(C: Classes, schedule: Schedule, needed: FloatArray) -> None:
 
 
 def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntArray:
-    """A machine of its resource for every stretch, none of them with two at once;
-    greedy by start is exact.
+    """A machine of its resource for every stretch, so that no machine runs two at once.
+
+    Greedy in order of the starts: this finds machines whenever there are enough.
     """
     free = [[-np.inf] * int(count) for count in machines]
     slot, now = np.zeros(len(schedule), np.int64), float(schedule.classes.instance.now)
     for row in np.argsort(schedule.start, kind="stable").tolist():
         ends, start = free[int(resource[row])], float(schedule.start[row])
-        # Far from 0 times are rounded, but no more than that: a job is not over before it ends.
+        # Late times are rounded. The slack covers only that: a job must end before the next one starts.
         slack = 1e-9 * max(1.0, abs(start - now)) + 4 * float(np.spacing(abs(start)))
         ready = [number for number, end in enumerate(ends) if end <= start + slack]
         if not ready:

@@ -91,7 +91,7 @@ class BuddyCells(Displayed):
         )
 
     def around(self, start: int) -> int:
-        """GPUs of the free cell that a free GPU is in.
+        """Size, in GPUs, of the free cell that contains the free GPU ``start``.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ def place_pods(
     """Cells for all pods of a gang; None if it is proven that they do not fit.
 
         z[p,c] in {0, 1}:  sum_c z[p,c] = 1 ;  each GPU in at most one chosen cell
-        minimise  sum_{p,c} b_c z[p,c],   b_c: GPUs of the free cell that c is taken out of, without those of c
+        minimise  sum_{p,c} b_c z[p,c],   b_c: GPUs of the free cell around c that are not in c
 
     First fit over sorted nodes may miss a gang that fits: nodes of 2 and 1 GPUs, and pods of 1 and 2.
 
@@ -304,5 +304,5 @@ def _choices(
 
 
 def _within(size: IntArray) -> IntArray:
-    """0, 1, ... of each of several ranges of these lengths."""
+    """0, 1, ..., n - 1 for each n of ``size``, one after the other."""
     return np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)

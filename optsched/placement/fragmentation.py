@@ -28,7 +28,7 @@ class Fragmentation(DisplayedTable):
                 =  sum_{g: R_ng < min(d_m, 1)} R_ng    otherwise: free shares of GPUs that are too full for m
         F       =  sum_n sum_m p_m F_n(m)
 
-    A gang needs its GPUs divided by its nodes on one node, in the configuration where this is least.
+    A gang needs (its GPUs / its nodes) GPUs on one node; of its configurations the one with the least counts.
 
     Attributes
     ----------
@@ -112,8 +112,8 @@ def fragmentation_of(classes: Classes, occupied: Occupied | None = None) -> Frag
 
 
 def _tasks(C: Classes) -> list[tuple[IntArray, float]]:
-    """The narrowest configurations of each kind of job, one column per pool, and p_m, the share of
-    jobs with these configurations. Equal demands are merged.
+    """For each kind of job: in each pool the column with the fewest GPUs on one node; and p_m, the share
+    of jobs with these columns. Kinds with equal demands are merged.
     """
     span = np.maximum(C.configurations.nodes[C.configuration], 1)
     share = C.configurations.share[C.configuration]

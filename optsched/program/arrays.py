@@ -117,8 +117,8 @@ class LinearArrays(Displayed):
 
     @cached_property
     def sizes(self) -> FloatArray:
-        """Size of each row: its largest finite side,
-        or what one unit (or the whole range) of its columns does.
+        """Size of each row: its largest finite side, or the largest change that one unit (or the whole range)
+        of one of its columns makes.
         """
         unit = unit_changes(self.column_parts(), self.shape[1])
         return row_sizes(self.row_parts(), self.largest_in_rows(unit))
@@ -136,16 +136,16 @@ class LinearArrays(Displayed):
         return self._by_column(self.A.data * y[self.A.indices])
 
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """A @ x, and the size of the terms that it adds up: abs(A) @ abs(x)."""
+        """A @ x, and the sum of the absolute values of its terms: abs(A) @ abs(x)."""
         each = self.A.data * x[self.column]
         return self._by_row(each), self._by_row(np.abs(each))
 
     def transpose_terms(self, y: FloatArray) -> FloatArray:
-        """Return abs(A).T @ y, shape (columns,): the size of the terms that A.T @ y adds up."""
+        """Return abs(A).T @ y, shape (columns,): for y >= 0 the sum of the absolute terms of A.T @ y."""
         return self._by_column(np.abs(self.A.data) * y[self.A.indices])
 
     def transpose_times_and_terms(self, y: FloatArray) -> PairedSlices:
-        """A.T @ y, and the size of the terms that it adds up: abs(A).T @ abs(y)."""
+        """A.T @ y, and the sum of the absolute values of its terms: abs(A).T @ abs(y)."""
         each = self.A.data * y[self.A.indices]
         return Both(self._by_column(each), self._by_column(np.abs(each)))
 
@@ -197,8 +197,8 @@ class LinearArrays(Displayed):
 
 
 def row_sizes(rows: Iterable[RowPart], largest: FloatArray) -> FloatArray:
-    """Size of each row: its largest finite side, or what one unit of its columns does;
-    written into ``largest``.
+    """Size of each row: its largest finite side, or the largest change that one unit of a column makes
+    (``largest``, which is overwritten).
     """
     for part in rows:
         for side in (part.lower, part.upper):

@@ -1,4 +1,4 @@
-"""Programs that give every job one column, each of which takes something of one row: generalised assignments."""
+"""Generalised assignment: every job gets one column, and every column uses one row, its agent."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.program.feasible_region import FeasibleRegion
 
 MOST_CELLS = 5_000_000
-"""Agents times jobs, beyond which the tables would be large."""
+"""Most agents times jobs: with more the tables would be too large."""
 MOVES = 3000
 """Moves after which a search for a feasible assignment gives up."""
 TABU = 10
-"""Moves for which a job does not return to an agent, at least."""
+"""A job does not return to an agent that it has left for at least this many moves."""
 DEARER, CHEAPER = 1.1, 0.98
-"""Factors per move on the penalty of an agent that is overloaded, and of one that is not."""
+"""Each move multiplies the penalty of an agent: by the first if it is overloaded, else by the second."""
 ROUNDING = 1e-9
 KNAPSACK_CELLS = 2**23
-"""Jobs times units of room, beyond which an agent counts in larger units."""
+"""Most jobs times units of room: with more the units of an agent are made larger."""
 
 
 class Assignment(NamedTuple):
@@ -99,7 +99,7 @@ class Assignment(NamedTuple):
         return int(self.cost.shape[1])
 
     def load(self, agent: IntArray) -> FloatArray:
-        """What each agent has to do, shape (agents,)."""
+        """Total use of each agent by its jobs, shape (agents,)."""
         use = self.use[agent, np.arange(self.jobs)]
         return np.bincount(agent, use, minlength=self.agents).astype(np.float64)
 
@@ -125,10 +125,10 @@ class Assignment(NamedTuple):
         return None if (agent[chosen] < 0).any() else agent[chosen]
 
     def by_rule(self) -> IntArray | None:
-        """An assignment that no solver is needed for: the cheaper one of two.
+        """An assignment by rule, without a solver: the cheaper one of two, or None if both fail.
 
-        Each job where it costs least, and where it takes the least part of the room. None where there is
-        no such assignment within all rooms that the rule finds.
+        One gives each job to the agent where it costs least, the other to the agent of whose room it
+        uses the smallest fraction; both then repair overloads (`within_room`).
         """
         there = self.column >= 0
         part = 1.0 / np.maximum(self.room, ROUNDING)
@@ -141,12 +141,14 @@ class Assignment(NamedTuple):
         return min((found for found in tried if found is not None), key=self.total, default=None)
 
     def total(self, agent: IntArray) -> float:
-        """What an assignment costs."""
+        """The cost of an assignment."""
         return float(self.cost[agent, np.arange(self.jobs)].sum())
 
     def greedy(self, loss: FloatArray, price: FloatArray) -> IntArray:
-        """Jobs one after the other, those first that have most to lose, each where it loses least and
-        there is room; without any, where loss and the price of the overload are least.
+        """An assignment by regret: first the jobs whose second best agent is worst against the best one.
+
+        Each job goes to the agent with the least loss that has room. If none has room, it goes where the
+        loss plus the price of the overload is least.
         """
         second = min(1, self.agents - 1)
         two = np.partition(loss, second, axis=0)
@@ -168,18 +170,18 @@ class Assignment(NamedTuple):
         price: FloatArray,
         late: Callable[[], bool] = lambda: False,
     ) -> IntArray | None:
-        """Moves and swaps of jobs of the most overloaded agent until none is; None if that fails.
+        """Move and swap jobs of the most overloaded agent until no agent is overloaded; None if that fails.
 
-        A move may lead nowhere: what is penalised grows where agents stay overloaded, and a job
-        does not return at once.
+        A tabu search: the best move is made even if it is no improvement. The penalty of an agent grows
+        while it stays overloaded, and a job does not return at once.
 
         Parameters
         ----------
         agent : IntArray, shape (jobs,)
         loss : FloatArray, shape (agents, jobs)
-            What is kept small.
+            What the search keeps small.
         price : FloatArray, shape (agents,)
-            Loss that a unit of overload counts as, at first.
+            First penalty of a unit of overload, in units of the loss.
         late : callable
             Whether to give up; asked before each move.
         """
@@ -232,7 +234,7 @@ class AgentKnapsacks(NamedTuple):
         return float(sum(value for value, _ in found)), np.array([jobs for _, jobs in found])
 
     def losses(self, worth: FloatArray) -> FloatArray:
-        """By how much its maximum falls if an agent must take a job, shape (agents, jobs)."""
+        """How far the maximum of an agent falls if it must take a job, shape (agents, jobs)."""
         loss = np.full(worth.shape, np.inf)
         for agent, jobs in enumerate(self.there):
             given = worth[agent, jobs], self.size[agent, jobs], int(self.room[agent])
@@ -266,7 +268,7 @@ class _Repair:
         self.of, self.agent, self.loss = of, agent.copy(), loss
         self.load = of.load(agent)
         self.job = np.arange(of.jobs)
-        # An agent without a price is overloaded all the same
+        # A price may be 0, but overload must cost something
         self.penalty = 2.0 * np.maximum(price, float(price.mean()) or 1.0)
         self.until = np.zeros(loss.shape, np.int64)
 
@@ -285,7 +287,7 @@ class _Repair:
         return None
 
     def _turn(self, move: int, fullest: int) -> None:
-        """The best move or swap of a job of an agent."""
+        """Make the best move or swap of a job of the fullest agent."""
         jobs = np.flatnonzero(self.agent == fullest)
         moves, swaps = self._moves(move, fullest, jobs), self._swaps(move, fullest, jobs)
         back = move + TABU + move % 7
@@ -308,12 +310,12 @@ class _Repair:
         self.agent[job] = to
 
     def _overload(self, agent: IntArray, load: FloatArray) -> FloatArray:
-        """What loads of agents are penalised with."""
+        """Penalty of these loads of agents."""
         over: FloatArray = self.penalty[agent] * np.maximum(load - self.of.room[agent], 0.0)
         return over
 
     def _moves(self, move: int, fullest: int, jobs: IntArray) -> FloatArray:
-        """What a job of the agent costs elsewhere, shape (agents, its jobs)."""
+        """Change of loss and penalty if a job of the fullest agent moves, shape (agents, its jobs)."""
         every = np.arange(self.of.agents)[:, np.newaxis]
         load = self.load[:, np.newaxis] + self.of.use[:, jobs]
         less = self.load[fullest] - self.of.use[fullest, jobs]
@@ -326,7 +328,9 @@ class _Repair:
         return change
 
     def _swaps(self, move: int, fullest: int, jobs: IntArray) -> FloatArray:
-        """What an exchange with a job of another agent costs, shape (jobs of this one, jobs)."""
+        """Change of loss and penalty if a job of the fullest agent and one of another agent are swapped,
+        shape (its jobs, jobs).
+        """
         use, loss, agent = self.of.use, self.loss, self.agent
         there, back = loss[agent[np.newaxis, :], jobs[:, np.newaxis]], loss[fullest]
         change: FloatArray = (

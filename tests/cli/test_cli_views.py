@@ -547,9 +547,12 @@ def test_one_formulation_in_full(run: Any) -> None:
     )
     assert "Minimise the time M in which every job can do its remaining steps" in out
     assert "Options (-O KEY=VALUE)\n" in out
-    assert out.endswith("reference_pool   text | null    null\n")
+    assert "\nreference_pool   text | null    null\n" in out
+    assert out.endswith("\n  parts_seed  seed of this split\n")
     told = run("formulations", "makespan", "--json").json
     assert [option["name"] for option in told["options"]] == ["agnostic", "reference_pool"]
+    shared = [option["name"] for option in told["shared_options"]]
+    assert shared == ["quantile", "parts", "parts_seed"]
     assert told["options"][0]["default"] is False
 
 

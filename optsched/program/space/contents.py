@@ -13,7 +13,7 @@ ROUNDING = 1e-9
 """Relative slack of capacities, and slack of shares of a GPU."""
 
 SEARCHED = 300
-"""Shares on the GPUs of a node up to which all packings are searched through."""
+"""Most shares and slices on the GPUs of a node for which all packings are searched."""
 
 
 class GangPart(NamedTuple):
@@ -89,7 +89,7 @@ class GpuRoom(NamedTuple):
 
 
 def splits(gpus: int, nodes: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Ways to split a gang into parts, the largest first: at most so many, none above ``most``."""
+    """All ways to split a gang into at most ``nodes`` parts of at most ``most`` GPUs, largest parts first."""
     if gpus == 0:
         yield ()
         return
@@ -102,24 +102,24 @@ def splits(gpus: int, nodes: int, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def fewest_pieces(gpus: int, nodes: int, most: int, size: int) -> int:
-    """Least sum of floor(part / size) over all splits; 0 where a gang may have any nodes.
+    """Least sum of floor(part / size) over all splits of a gang into at most ``nodes`` parts.
 
-    Each part hides up to size - 1 GPUs.
+    In each part up to size - 1 GPUs do not count.
     """
     if size > most:
         return 0
-    # A part of GPUs above a multiple of the size counts no more than that multiple.
-    hidden = nodes * (size - 1)
-    return max(0, -(-(gpus - hidden) // size))
+    uncounted = nodes * (size - 1)
+    return max(0, -(-(gpus - uncounted) // size))
 
 
 def gpus_of_pieces(
     pieces: Sequence[GpuPiece], gpus: int, layouts: IntArray | None, tries: int | None = None
 ) -> tuple[tuple[int, ...], ...] | None:
-    """GPUs for shares and slices: each piece has different ones of so many free GPUs.
+    """Put shares and slices on ``gpus`` free GPUs; the GPUs of one piece are different.
 
-    Exact: all choices are tried, the largest shares first. None where they do not fit, or where so
-    many states of the GPUs were tried. More than `SEARCHED` pieces get the first GPUs that fit.
+    All choices are tried, the largest shares first. None: the pieces do not fit, or ``tries`` states of
+    the GPUs were found to be dead ends. More than `SEARCHED` pieces are not searched: each gets the
+    first GPUs on which it fits.
     """
     if sum(piece.share * piece.gpus for piece in pieces) > gpus * (1 + ROUNDING) + ROUNDING:
         return None
@@ -142,7 +142,7 @@ def gpus_of_pieces(
     def place(turn: int, rooms: tuple[GpuRoom, ...]) -> bool:
         if turn == len(order):
             return True
-        # GPUs with the same left are alike: one state stands for all their orders.
+        # GPUs with equal content are interchangeable: one state stands for all their orders.
         state = turn, tuple(sorted(rooms))
         if state in refuted or (tries is not None and len(refuted) >= tries):
             return False
@@ -168,7 +168,7 @@ def gpus_of_pieces(
 def _choices(
     rooms: Sequence[GpuRoom], after: Sequence[GpuRoom | None], gpus: int
 ) -> Iterator[tuple[int, ...]]:
-    """So many GPUs on which a piece fits; one choice for each multiset of what is on them."""
+    """Choices of ``gpus`` GPUs on which a piece fits. Of choices of GPUs with equal content only one."""
     able = [gpu for gpu, room in enumerate(after) if room is not None]
     # The fullest first.
     able.sort(key=lambda gpu: rooms[gpu])

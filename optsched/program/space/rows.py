@@ -1,4 +1,4 @@
-"""Rows over the allocation alone that everything which can be placed keeps at every instant."""
+"""Rows over the allocation alone that every placement keeps at every instant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from optsched.program.space.gangs import ANYWHERE, GangTypes, NodeClasses
 PLACEABLE = "placeable"
 
 Row = tuple[FloatArray, float, str]
-"""Coefficient of each type of gangs, the limit of the sum, and what it says."""
+"""Coefficient of each type of gangs, the limit of the sum, and the row as text."""
 
 
 def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows | None:
@@ -46,7 +46,7 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
     shape = (len(gangs), C.columns)
     total = sp.csr_matrix((np.ones(len(column)), (of_column[column], column)), shape=shape)
     most = total @ C.limit
-    # A row that nobody can reach says nothing.
+    # Rows that no allocation can violate are left out.
     rows = [row for row in _rows(C, gangs, nodes) if row[0] @ most > row[1] * (1 + ROUNDING)]
     if not rows:
         return None
@@ -155,12 +155,12 @@ def _without_room(gangs: GangTypes, nodes: NodeClasses, mine: IntArray, pool: in
         groups = nodes.groups(int(gangs.level[t]), pool)
         if all(_held_at_most(hosts, nodes, those, span) < gangs.gpus[t] for _, those in groups):
             gang = np.array([t], np.int64)
-            words = f"no nodes hold {gangs.gpus[t]} GPUs of a gang with what they need beside"
+            words = f"no nodes hold a gang of {gangs.gpus[t]} GPUs with the other resources that it needs"
             yield _row(gangs, gang, np.ones(1, np.int64), 0, words)
 
 
 def _held_at_most(hosts: IntArray, nodes: NodeClasses, those: IntArray, span: int) -> int:
-    """GPUs of one gang on so many nodes of some classes."""
+    """Most GPUs that one gang can hold on ``span`` nodes of these classes."""
     order = those[np.argsort(-hosts[those], kind="stable")]
     before = np.cumsum(nodes.count[order]) - nodes.count[order]
     return int((hosts[order] * np.clip(span - before, 0, nodes.count[order])).sum())
