@@ -221,7 +221,7 @@ def test_of_json_lines_the_last_row_of_a_task_counts(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_text("\n".join(lines) + '\n{"key": "c", "x"')
     rows, notices = read_rows(tmp_path / "r.jsonl")
     assert [item["x"] for item in rows] == [3, 2]
-    assert notices == [f"{tmp_path / 'r.jsonl'}: an unfinished last line is left out"]
+    assert notices == [f"{tmp_path / 'r.jsonl'}: an incomplete last line is left out"]
 
 
 # --- sources -------------------------------------------------------------------------------------------------------

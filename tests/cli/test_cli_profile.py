@@ -107,7 +107,7 @@ def test_rows_of_a_bench(run: Any, tmp_path: Path) -> None:
     assert set(told) == {"by", "outcomes", "times", "time_pairs", "gaps"}
     with lines.open("a") as file:
         file.write('{"key": "torn')
-    assert run("profile", lines).err == f"optsched: {lines}: an unfinished last line is left out\n"
+    assert run("profile", lines).err == f"optsched: {lines}: an incomplete last line is left out\n"
 
 
 WRONG = [

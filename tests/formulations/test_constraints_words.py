@@ -329,8 +329,8 @@ def test_pools_that_do_not_say_what_they_cost_or_draw_are_named() -> None:
     for constraint, fields in (
         (
             {"kind": "budget", "limit": 6.0},
-            "cluster.pools[1].cost_per_gpu_hour: found nothing, expected USD (0 if it costs "
-            "nothing), as job j0 (and 2 like it) can run there within a budget",
+            "cluster.pools[1].cost_per_gpu_hour: found nothing, expected a price in USD "
+            "(0 if free of charge): job j0 (and 2 like it) can run there and has a budget",
         ),
         (
             {"kind": "power", "limit": 9.0},

@@ -316,7 +316,7 @@ def test_refused_input() -> None:
     ):
         solved()
     option["attributes"] = {}
-    with refuses("jobs[0].options[0].attributes.mig: found nothing, expected a profile..."):
+    with refuses("jobs[0].options[0].attributes.mig: found nothing, expected a MIG profile..."):
         solved()
     problem["jobs"][0]["options"] = [{"pool": "p", "gpus": 2, "throughput": 1.0}]
     with pytest.raises(UsageError, match=r"counts slices and single GPUs: job s-0 asks for 2 GPUs"):
