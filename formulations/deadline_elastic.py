@@ -16,6 +16,7 @@ from pydantic import Field
 from formulations.deadline_fluid import FluidProgram
 from formulations.deadline_program import DONE, DeadlineProgram
 from formulations.horizon import (
+    NO_TIME_FOR_RULE,
     ROUNDING,
     Calendar,
     Supply,
@@ -73,9 +74,6 @@ FOR_PROGRAM = 0.7
 """Part of a time limit after which the program is not built further."""
 ASKED = Termination.BY_RULE, "the plan by rule is asked for, and no program"
 NO_TIME = "the time limit was over before the program was built"
-NO_TIME_FOR_RULE = (
-    "the time limit was over before all plans by rule were made; the best so far counts"
-)
 
 
 class DeadlineElastic(Formulation):

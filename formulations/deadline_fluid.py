@@ -15,6 +15,7 @@ from pydantic import Field
 from formulations.constraints.holdings import gpus_held
 from formulations.deadline_program import DONE, DeadlineProgram
 from formulations.horizon import (
+    NO_TIME_FOR_RULE,
     ROUNDING,
     Calendar,
     Supply,
@@ -28,6 +29,7 @@ from formulations.horizon import (
 from formulations.level_planner import (
     Level,
     LevelJob,
+    LevelPlan,
     Piece,
     Profile,
     level_jobs,
@@ -346,7 +348,7 @@ class FluidProgram(DeadlineProgram):
                 self.timer.check()
             elif self._is_late:
                 small = self._merged(MOST_BOUNDING)
-                vars(small)["witness"] = self.witness
+                vars(small).update(by_rule=self.by_rule)
                 return small.plan()
         return LinearPlan(
             self.C,
@@ -355,7 +357,7 @@ class FluidProgram(DeadlineProgram):
             self.complete,
             self._describe,
             declined=self._declined,
-            relaxation=Relaxation(self.realise, lambda: self.witness),
+            relaxation=Relaxation(self.realise, lambda: self.witness, lambda: self._note),
             sifting=self._sifting if self._is_sifted else None,
             refuted_by=self._merged(MOST_REFUTING).plan if self._is_sifted else None,
         )
@@ -676,14 +678,26 @@ class FluidProgram(DeadlineProgram):
         return level_jobs(self.C, self.c, self.due, value, ~self.optional)
 
     @cached_property
-    def witness(self) -> Schedule | None:
-        """The plan by rule; None if it leaves out a job that must be done, or no schedule is made."""
+    def by_rule(self) -> LevelPlan | None:
+        """The plan by rule; None where no schedule is made."""
         if self._has_shares or not self.has_schedule:
             return None
-        plan = plan_levels(self.jobs, self._profile(), timer=self.timer.part(FOR_RULE))
+        return plan_levels(self.jobs, self._profile(), timer=self.timer.part(FOR_RULE))
+
+    @cached_property
+    def witness(self) -> Schedule | None:
+        """The schedule of the plan by rule; None if it leaves out a job that must be done."""
+        plan = self.by_rule
+        if plan is None:
+            return None
         if any(job.promised and n not in plan.runs for n, job in enumerate(self.jobs)):
             return None
         return plan.schedule(self.C)
+
+    @property
+    def _note(self) -> str:
+        stopped = self.by_rule is not None and self.by_rule.stopped
+        return NO_TIME_FOR_RULE if stopped else ""
 
     @property
     def _has_shares(self) -> bool:

@@ -31,6 +31,10 @@ ROUNDING = 1e-9
 """Part of a round by which moments may be off, and amounts of a resource."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
 TAKEN = "running jobs, nodes that open later or a restart leave it too little of that"
+NO_TIME_FOR_RULE = (
+    "the time was over before all plans by rule were made: the best so far counts, and more time "
+    "may keep more deadlines"
+)
 Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Calendar = dict[str, Annotated[list[Amount], Field(min_length=1)]]
 """An option: {resource: [capacity in round 0, 1, ...]}; the last number goes on."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +15,7 @@ from pydantic import Field
 
 from formulations.constraints.holdings import gpus_held
 from formulations.horizon import (
+    NO_TIME_FOR_RULE,
     ROUNDING,
     Calendar,
     Supply,
@@ -47,11 +48,16 @@ from optsched.candidates import Candidates, Classes
 from optsched.errors import InvalidInput, UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.instance import Instance
+from optsched.instance.durations import LEAST, UNLIMITED, Timer
 from optsched.program import Assumption, LinearProgram, Variables
-from optsched.solution import Conflict, Schedule
+from optsched.solution import Conflict, Schedule, Termination
 from optsched.solution.plan import Later, LinearPlan, Shortage
 
 MOST_COLUMNS = 2_000_000
+COLUMNS_PER_SECOND = 50_000
+"""Columns per second of a time limit beyond which no program is built: to build, hand over and check it takes
+longer than a solver would have left.
+"""
 MOST_COUNTED = 20_000_000
 """Options times moments for which what is needed until then is added up."""
 MOST_REBUILT = 20_000
@@ -101,7 +107,10 @@ class Lease(Formulation):
 
     Solvers start from the plan by earliest deadline first, or by least slack first if the former
     leaves out jobs and the latter is better. It is also the answer if a limit leaves nothing
-    better; without ``admission`` it exists only if one of the two keeps all deadlines. Rounds use
+    better; without ``admission`` it exists only if one of the two keeps all deadlines. Under a time
+    limit it is made first, and the program is built only if it has at most 50,000 columns per second
+    of the limit. Else the answer is this plan, without a bound; if the limit stops the rule too, the
+    jobs that it has planned by then. Rounds use
     ``admission`` and ``refine=shift`` unless the policy says otherwise. They decline no job that
     they admitted before (``take`` is = n_k for these) if they can.
 
@@ -150,8 +159,10 @@ class Lease(Formulation):
             options.admission,
             options.first_lease,
             promised,
+            self.timer,
         ).plan()
-        return replace(plan, solves_later=self.options.refine == "solve")
+        refined = self.options.refine == "solve" and plan.unsearched is None
+        return replace(plan, solves_later=refined)
 
 
 def _refuse_coarse_clock(instance: Instance) -> None:
@@ -169,15 +180,37 @@ def _refuse_coarse_clock(instance: Instance) -> None:
         )
 
 
+class LeasesByRule(NamedTuple):
+    """A plan without a solver.
+
+    Attributes
+    ----------
+    point : FloatArray or None, shape (O + X,)
+        None if it leaves out a job that must be planned.
+    stopped : bool
+        Whether the time was over before all plans by rule were made.
+    """
+
+    point: FloatArray | None
+    stopped: bool
+
+
 @dataclass(frozen=True)
 class LeaseProgram:
-    """Options, leases and variables of one program."""
+    """Options, leases and variables of one program.
+
+    Attributes
+    ----------
+    timer : Timer
+        When the answer is due.
+    """
 
     C: Classes
     supply: Supply
     admission: bool
     first_lease: FirstLease
     promised: BoolArray
+    timer: Timer = UNLIMITED
 
     @cached_property
     def optional(self) -> BoolArray:
@@ -263,7 +296,22 @@ class LeaseProgram:
                 "longer rounds or nearer deadlines make fewer"
             )
         # Only now: capacities have a number per lease.
+        if self.timer.seconds is not None:
+            # The rule comes first: once the program is built, the time may be over.
+            if self.witness.point is None:
+                self.timer.check()
+            elif self.witness.stopped:
+                return self._by_rule_alone(NO_TIME_FOR_RULE)
+            elif self.size.sum() > COLUMNS_PER_SECOND * max(self.timer.seconds, LEAST):
+                return self._by_rule_alone(
+                    f"the time limit of {self.timer.seconds:g} s is too short for a program of "
+                    f"{self.size.sum():,} columns: the plan by rule counts"
+                )
         self._refuse_impossible(self.b <= self.room)
+        return replace(self.stated(), known=lambda: self.witness.point, shortage=self._shortage)
+
+    def stated(self) -> LinearPlan:
+        """The program with its objective."""
         lp, S, X = self.rows()
         # Where any feasible plan will do, the value of a single option keeps the program from
         # having no objective.
@@ -276,11 +324,29 @@ class LeaseProgram:
             self.complete,
             self._describe,
             assumption=self._assumption,
-            known=self._known,
             improve=self._shifted,
             later=(self._starts(), self._pieces().later()),
             declined=self._declined,
-            shortage=self._shortage,
+        )
+
+    def _by_rule_alone(self, why: str) -> LinearPlan:
+        """The plan by rule, in a program without the leases after which it leaves its options alone."""
+        assert self.witness.point is not None
+        S, X = np.split(self.witness.point, [len(self.o)])
+        size = np.zeros(len(self.o), np.int64)
+        np.maximum.at(size, self.of[X > 0], self.t[X > 0] + 1)
+        alone = replace(self)
+        # Objective and capacities are those of all leases.
+        vars(alone).update(
+            size=size, leases=self.leases, G=self.G, uses=self.uses, holds=self.holds
+        )
+        point = np.concatenate([S, X[self.t < size[self.of]]])
+        plan = alone.stated()
+        return replace(
+            plan,
+            known=lambda: point,
+            improve=plan.improve if self.timer.left > 0 else None,
+            unsearched=(Termination.TIME_LIMIT, why),
         )
 
     # --- what its columns and rows are ------------------------------------------------------------
@@ -397,24 +463,22 @@ class LeaseProgram:
 
     # --- a plan without a solver ------------------------------------------------------------------
 
-    def _known(self) -> FloatArray | None:
-        """The plan by deadline, or by slack where the former leaves out jobs and the latter is better.
-
-        None if both leave out a job that must be planned.
-        """
+    @cached_property
+    def witness(self) -> LeasesByRule:
+        """The plan by deadline, or by slack where the former leaves out jobs and the latter is better."""
         k = self.C.class_a[self.o]
         wanted = np.where(self.size > 0, self.C.count[k], 0).astype(np.int64)
         must = self.planned[~self.optional[self.planned]]
         best, value = None, -np.inf
         for order in (self._by_deadline, self._by_slack):
-            S, X = self._in_order(wanted, order())
+            S, X = self._in_order(wanted, order(), self.timer)
             left = self.C.count - np.bincount(k, S, minlength=len(self.C))
             worth = float(self.v @ S + self._worth_of_first() @ X)
             if not (left[must] > 0).any() and worth > value:
                 best, value = np.concatenate([S, X]).astype(np.float64), worth
             if not (left[self.planned] > 0).any():
-                break
-        return best
+                return LeasesByRule(best, stopped=False)
+        return LeasesByRule(best, stopped=self.timer.is_over)
 
     def _by_deadline(self) -> IntArray:
         """Options by earliest deadline first, of equal ones the most valuable, then the smallest.
@@ -552,11 +616,14 @@ class LeaseProgram:
                 room.take(holds[o], running)
         return self._together(runs)
 
-    def _in_order(self, wanted: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
+    def _in_order(
+        self, wanted: IntArray, order: IntArray, timer: Timer = UNLIMITED
+    ) -> tuple[IntArray, IntArray]:
         """(S, X) of options one after the other:
         as many of the ``wanted`` jobs as can meet the option's deadline.
 
-        Each option takes the earliest leases in which those before it leave room.
+        Each option takes the earliest leases in which those before it leave room. Once the time is
+        over, the others are left out.
         """
         k, needed, size, count = (
             array.tolist() for array in (self.C.class_a[self.o], self.b, self.size, wanted)
@@ -564,7 +631,11 @@ class LeaseProgram:
         S, left = np.zeros(len(self.o), np.int64), self.C.count.astype(np.int64).tolist()
         room, runs, holds = LeaseRoom(self.G[self.renewable]), {}, self.holds
         for o in order.tolist():
+            if timer.is_over:
+                break
             jobs = min(count[o], left[k[o]])
+            if not jobs:  # all have a better option
+                continue
             most = room.jobs_at_once(holds[o], size[o], jobs)
             jobs, running = most_that_fit(most, jobs, needed[o])
             if jobs:

@@ -91,10 +91,13 @@ class Relaxation:
         (point, `Slices`) -> a schedule that does what the point says; None if none is known.
     witness : callable
         A schedule that needs no solver, or None.
+    note : callable
+        What an answer says that is the witness; may be empty.
     """
 
     realise: Callable[[FloatArray, Slices], Schedule | None]
     witness: Callable[[], Schedule | None]
+    note: Callable[[], str] = field(default=lambda: "")
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,14 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
             lambda found: better_point(engine, arrays, found, plan.step),
             lambda values: certified_linear(engine, arrays, values, None, meant),
         )
-    return _guaranteed(plan, _refined(engine, plan, outcome))
+    solved = _guaranteed(plan, _refined(engine, plan, outcome))
+    return solved._replace(notes=(*solved.notes, *_cut_short(plan)))
+
+
+def _cut_short(plan: LinearPlan) -> tuple[str, ...]:
+    """A note where the time limit left only the plan by rule, or not even all of that."""
+    end, why = plan.unsearched or (None, "")
+    return (why,) if end is Termination.TIME_LIMIT else ()
 
 
 def _balanced(
@@ -391,7 +398,8 @@ def _best_schedule(
         if found.certificate.ok and (
             best is None or is_better(found, best.outcome, plan.program.arrays.maximise)
         ):
-            best = SolvedProgram(plan, found, schedule, notes=(note,))
+            said = relaxation.note() if way == BY_RULE else ""
+            best = SolvedProgram(plan, found, schedule, notes=(note, said) if said else (note,))
         if optimal:
             break
     if best is not None:

@@ -6,10 +6,10 @@ from itertools import count
 from typing import Any
 
 import pytest
-from plan_instances import made, verified
+from plan_instances import leases, made, verified
 
 import optsched
-from formulations import deadline_elastic, deadline_fluid
+from formulations import deadline_elastic, deadline_fluid, lease
 from formulations.level_planner import LevelPlan, plan_levels
 from optsched.instance import Instance
 from optsched.instance.durations import Timer
@@ -117,6 +117,44 @@ def test_without_time_for_the_fluid_program_the_plan_by_rule_is_the_answer(
 def test_where_the_rule_has_no_time_either_the_fluid_program_is_not_built() -> None:
     stopped = optsched.solve(elastic_jobs(5), "deadline-fluid", time_limit=ticking(3))
     assert (stopped.status, stopped.objective) == ("limit", None)
+
+
+def test_a_fluid_answer_says_that_the_clock_stopped_the_rule() -> None:
+    stopped = answers_by_limit(
+        elastic_jobs(5, deadline=8.0), range(4, 40), "deadline-fluid", admission=True
+    )[0]
+    assert any("before all plans by rule were made" in note for note in stopped.notes)
+
+
+@pytest.mark.property
+def test_more_time_never_gives_fewer_leases() -> None:
+    """The rule has as many jobs as it has planned when the clock stops it; then the program is not built."""
+    instance = leases([1] * 5, [1] * 5, [5, 6, 7, 8, 9], 1)
+    answers = answers_by_limit(instance, range(1, 60), "lease", admission=True)
+    kept = [solution.objective for solution in answers]
+    assert kept == sorted(kept) and set(kept) == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0}
+    stopped = next(one for one in answers if one.objective == 3.0)
+    assert (stopped.status, stopped.termination, stopped.bound) == ("feasible", "time_limit", None)
+    assert any("more time may keep more deadlines" in note for note in stopped.notes)
+    assert answers[-1].status == "optimal"
+
+
+@pytest.mark.parametrize("first", ["ignore", "maximise"])
+@pytest.mark.parametrize("admission", [True, False])
+def test_without_time_for_the_program_of_leases_the_plan_by_rule_is_the_answer(
+    first: str, admission: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are done in two of the three leases that the program would have."""
+    monkeypatch.setattr(lease, "COLUMNS_PER_SECOND", 1)
+    instance = leases([2, 1, 1], [1, 1, 1], [3, 3, 3], 2)
+    solution = optsched.solve(
+        instance, "lease", time_limit=5.0, options={"first_lease": first}, admission=admission
+    )
+    whole = optsched.solve(instance, "lease", options={"first_lease": first}, admission=admission)
+    assert verified(solution).objective == whole.objective
+    assert (solution.status, solution.termination) == ("feasible", "time_limit")
+    assert "too short for a program of 6 columns" in solution.notes[0]
+    assert [stage.bound for stage in solution.stages] == [None, None]
 
 
 @pytest.mark.property
