@@ -13,12 +13,13 @@ from pydantic import Field, model_validator
 
 from formulations.constraints.holdings import part_of
 from formulations.constraints.names import Names, of_tenant, pool_rows, tenant_row
-from optsched.arrays import IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.candidates import Classes
 from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Instance
 from optsched.instance.documents import parse_index, refused
 from optsched.instance.reading import show
+from optsched.instance.staying import must_stay
 from optsched.program import SideRows
 
 Owned = Mapping[str, Annotated[int, Field(ge=0, le=2**31)]]
@@ -85,8 +86,9 @@ class Cells(SideConstraint):
         pool_rows(self.kind, self.options.pools, instance)
 
     def labels(self, instance: Instance) -> IntArray | None:
-        """Whether a job is the tenant's."""
-        return of_tenant(self.kind, self.options.tenant, instance).astype(np.int64)
+        """0 for jobs of others, 1 for the tenant's, 2 for those of them that keep their GPUs."""
+        mine = of_tenant(self.kind, self.options.tenant, instance).astype(np.int64)
+        return mine * (1 + must_stay(instance))
 
     def rows(self, C: Classes) -> SideRows | None:
         sizes = self.sizes
@@ -94,13 +96,10 @@ class Cells(SideConstraint):
         part = part_of(C, C.common(of_tenant(self.kind, self.options.tenant, C.instance)))
         pools = pool_rows(self.kind, self.options.pools, C.instance)
         there = (part > 0) & np.isin(C.pool, pools) & (C.gpus > 0)
-        span = np.maximum(C.configurations.nodes[C.configuration], 1)
-        each = -(-C.gpus // span)
-        level = np.searchsorted(sizes, each)
-        # What is larger than every cell: a row that lets it run no time at all
-        large = there & (level == len(sizes))
-        held = np.where(there & ~large, part * span * sizes[np.minimum(level, len(sizes) - 1)], 0.0)
-        matrix = np.stack([np.where(level >= at, held, 0.0) for at in range(len(sizes))])
+        loads, beyond = self._loads(C, there)
+        # What may be larger than every cell: a row that lets it run no time at all
+        matrix = np.where(there & ~beyond, part * loads, 0.0)
+        large = there & beyond
         least = (sizes * owned)[::-1].cumsum()[::-1]
         matrix, least = np.vstack([matrix, large.astype(np.float64)]), np.append(least, 0.0)
         some = np.flatnonzero(matrix.any(axis=1))
@@ -114,6 +113,29 @@ class Cells(SideConstraint):
             partial(self._words, some),
         )
 
+    def _loads(self, C: Classes, there: BoolArray) -> tuple[FloatArray, BoolArray]:
+        """GPUs of cells of each size or more that a job of each column may take, shape (sizes, N),
+        and whether it may need more than the largest cell.
+        """
+        numbering = C.instance.cluster.numbering
+        largest = np.zeros(len(C.instance.cluster.pools), np.int64)
+        np.maximum.at(largest, numbering.pool, np.diff(numbering.start))
+        column = np.flatnonzero(there)
+        gpus, nodes = C.gpus[column], np.maximum(C.configurations.nodes[C.configuration[column]], 1)
+        even = -(-gpus // nodes)
+        stays = C.common(must_stay(C.instance))[C.class_a[column]]
+        most = np.where(stays, even, np.maximum(largest[C.pool[column]], even))
+        kinds = group_rows((gpus, np.minimum(nodes, gpus), most), len(column))
+        found = [
+            _worst_split(self.sizes, int(gpus[k]), int(min(nodes[k], gpus[k])), int(most[k]))
+            for k in kinds.first.tolist()
+        ]
+        loads, beyond = np.zeros((len(self.sizes), C.columns)), np.zeros(C.columns, bool)
+        if found:
+            table = np.array(found)[kinds.inverse]
+            loads[:, column], beyond[column] = table[:, :-1].T, table[:, -1] > 0
+        return loads, beyond
+
     def _words(self, of_row: IntArray, row: int) -> str:
         at = int(of_row[row])
         sizes, who = self.sizes, f"the jobs of tenant {self.options.tenant}"
@@ -121,3 +143,31 @@ class Cells(SideConstraint):
             return f"{who} run within cells of at most {sizes[-1]} GPUs (cells)"
         cells = [f"{self.options.owns[str(size)]} x {size}" for size in sizes[at:].tolist()]
         return f"{who} that need cells of {sizes[at]} GPUs or more hold at most {', '.join(cells)} (cells)"
+
+
+def _worst_split(sizes: IntArray, gpus: int, nodes: int, most: int) -> FloatArray:
+    """Largest sums, over the splits of a gang into at most ``nodes`` parts of at most ``most`` GPUs.
+
+    Returns
+    -------
+    FloatArray, shape (sizes + 1,)
+        GPUs of the cells of each size or more that the parts need, and the number of parts that are larger
+        than every cell.
+    """
+    parts = np.arange(1, min(most, gpus) + 1)
+    level = np.searchsorted(sizes, parts)
+    cell = np.append(sizes, 1)[level]
+    rows = np.arange(len(sizes) + 1)[:, np.newaxis]
+    # Parts larger than every cell are counted in the last row alone.
+    beyond = level == len(sizes)
+    value = np.where(beyond, rows == len(sizes), (rows <= level) & (rows < len(sizes))) * cell
+    # best[:, r]: largest sums of so many parts, or fewer, of r GPUs in all
+    best = np.full((len(sizes) + 1, gpus + 1), -np.inf)
+    best[:, 0] = 0.0
+    for _ in range(nodes):
+        longer = best.copy()
+        for part, worth in zip(parts.tolist(), value.T, strict=True):
+            found = best[:, : gpus + 1 - part] + worth[:, np.newaxis]
+            np.maximum(longer[:, part:], found, out=longer[:, part:])
+        best = longer
+    return best[:, gpus]

@@ -122,7 +122,8 @@ class Pinned(_OfWays):
     Options
         pools      names of the pools.
         gpus       total numbers of GPUs.
-        level      level of the topology, such as ``rack``: all GPUs of a job are in one group of it.
+        level      level of the topology, such as ``rack``: all GPUs of a job are in one group of it. Only rates
+                   for this level, a lower one or one node say so; others are barred.
         jobs       ids of the jobs in J.
         tenant     their tenant; without jobs, tenant and workload: all jobs.
         workload   their workload.

@@ -215,3 +215,73 @@ def test_refused_cells() -> None:
     ):
         cells = {"kind": "cells", "tenant": "nobody", "owns": {"4": 1}}
         optsched.solve("@quickstart", "max-throughput", constraints=[cells])
+
+
+def promised_cells(
+    nodes: int, gpus: int, rate: dict[str, float], owns: dict[str, int]
+) -> optsched.Solution:
+    """The most throughput of a tenant's one gang on nodes of 4 GPUs, within its cells."""
+    names = [f"p-{number}" for number in range(nodes)]
+    instance = optsched.load(
+        {
+            "format": "optsched-instance/1",
+            "cluster": {
+                "pools": [{"name": "p", "nodes": nodes, "gpus_per_node": 4}],
+                "levels": {"rack": {"r0": names}},
+            },
+            "tenants": [{"name": "A"}],
+            "constraints": [{"kind": "cells", "tenant": "A", "owns": owns}],
+            "jobs": [
+                {"id": "a", "gpus": gpus, "tenant": "A", "throughput": {"p": {str(gpus): rate}}}
+            ],
+        }
+    )
+    return optsched.solve(instance, "max-throughput", integral=True, constraints=["placeable"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "rate", "owns", "runs"),
+    [
+        # 3 + 1 needs a cell of 4
+        (2, 4, {"2": 1.0}, {"2": 2}, False),
+        (2, 4, {"rack": 1.0}, {"2": 2}, False),
+        # 3 + 1 takes cells of 4 and 1, 2 + 2 takes a cell of 4 in halves
+        (2, 4, {"2": 1.0}, {"1": 0, "2": 0, "4": 1}, False),
+        (2, 4, {"2": 1.0}, {"1": 1, "2": 0, "4": 1}, True),
+        # A gang that fills its nodes has one split
+        (3, 8, {"2": 1.0}, {"4": 2}, True),
+        (3, 8, {"rack": 1.0}, {"4": 2}, False),
+        (3, 8, {"rack": 1.0}, {"4": 3}, True),
+        (2, 3, {"1": 1.0}, {"4": 1}, True),
+    ],
+)
+def test_a_gang_counts_at_its_worst_split(
+    nodes: int, gpus: int, rate: dict[str, float], owns: dict[str, int], runs: bool
+) -> None:
+    assert promised_cells(nodes, gpus, rate, owns).objective == (1.0 if runs else 0.0)
+
+
+def test_a_gang_that_keeps_its_gpus_counts_as_spread_evenly() -> None:
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "p", "nodes": 2, "gpus_per_node": 4}]},
+        "tenants": [{"name": "A"}],
+        "constraints": [{"kind": "cells", "tenant": "A", "owns": {"2": 2}}],
+        "jobs": [
+            {
+                "id": "a",
+                "gpus": 4,
+                "tenant": "A",
+                "preemptible": False,
+                "throughput": {"p": {"4": {"2": 1.0}}},
+                "running": {"pool": "p", "gpus": ["p-0/0", "p-0/1", "p-1/0", "p-1/1"]},
+            }
+        ],
+    }
+    found = optsched.solve(
+        optsched.load(document),
+        "max-throughput",
+        integral=True,
+        constraints=["placeable", "uninterrupted"],
+    )
+    assert found.objective == 1.0
