@@ -258,7 +258,9 @@ class AllocationForm:
     def _highest(self) -> FloatArray:
         """The most that each level can be."""
         limit = self.region.level_limit
-        return limit.min(keepdims=True) if len(self.level_price) == 1 else limit
+        if len(self.level_price) != 1:
+            return limit
+        return limit.min(keepdims=True) if len(limit) else np.zeros(1)
 
     @cached_property
     def cost(self) -> FloatArray:

@@ -47,6 +47,17 @@ def test_linear_lowering_says_what_the_program_says(name: str) -> None:
     assert AllocationProgram(C, alone, C.throughput).to_linear().arrays.shape == arrays.shape
 
 
+def test_without_jobs_the_smallest_level_is_at_most_zero() -> None:
+    """The matrix and the form without it bound the level alike, though there is no smallest of no levels."""
+    pool = {"name": "v100", "nodes": 1, "gpus_per_node": 1}
+    document = {"format": "optsched-instance/1", "cluster": {"pools": [pool]}, "jobs": []}
+    C = optsched.compile(optsched.load(document)).classes(frozenset({"weight"}))
+    program = AllocationProgram(C, Minimum(), C.throughput)
+    form = program.without_matrix(np.zeros(0))
+    assert form.implied_upper.tolist() == [0.0]
+    assert program.to_linear().arrays.implied_upper.tolist() == [0.0]
+
+
 @pytest.mark.parametrize(
     ("function", "exponent"), (("log", 1.0), ("power", 0.5), ("power", -1.0), ("power", -3.0))
 )
