@@ -1147,7 +1147,9 @@ class ElasticProgram(DeadlineProgram):
 
     def _fluid(self) -> LinearPlan:
         """The program in which jobs may change at any moment, without cost: it bounds all plans."""
-        return FluidProgram(self.C, self.supply, self.optional, True, timer=self.timer).plan()
+        timer = self.formulation.timer  # all of it: no program is built after this one
+        fluid = FluidProgram(self.C, self.supply, self.optional, True, timer=timer)
+        return fluid.program_first()
 
     def _describe(self, block: str, number: int) -> str:
         if block == "capacity":

@@ -115,7 +115,8 @@ class DeadlineFluid(Formulation):
     runs for at most the time between its arrival and its deadline; the program is then a relaxation even for jobs
     on one GPU.
 
-    Under a time limit the plan by rule comes first, for at most half of it, so that the answer is never worse.
+    Under a time limit the plan by rule comes first, for at most half of it, so that the answer is at least as good as
+    the plan by rule, if there is one.
 
     Options
         admission   jobs may be declined; otherwise all must be done by their deadlines, or the instance is infeasible.
@@ -340,16 +341,22 @@ class FluidProgram(DeadlineProgram):
     # --- the program ------------------------------------------------------------------------------
 
     def plan(self) -> LinearPlan:
-        """The program that `DeadlineFluid` states."""
+        """The program that `DeadlineFluid` states. Under a time limit the plan by rule is made first: once the
+        program is built, the time may be over. Raises `OutOfTime` if the rule finds no plan in time.
+        """
         self._refuse_impossible()
         if self.timer.seconds is not None and self.has_schedule:
-            # The rule comes first: once the program is built, the time may be over.
             if self.witness is None:
                 self.timer.check()
             elif self._is_late:
-                small = self._merged(MOST_BOUNDING)
-                vars(small).update(by_rule=self.by_rule)
-                return small.plan()
+                return self._merged(MOST_BOUNDING).program_first()
+        return self.program_first()
+
+    def program_first(self) -> LinearPlan:
+        """The same, but the plan by rule is made only once it is needed: a proof that there is no schedule needs
+        none.
+        """
+        self._refuse_impossible()
         return LinearPlan(
             self.C,
             self.program,
@@ -359,7 +366,7 @@ class FluidProgram(DeadlineProgram):
             declined=self._declined,
             relaxation=Relaxation(self.realise, lambda: self.witness, lambda: self._note),
             sifting=self._sifting if self._is_sifted else None,
-            refuted_by=self._merged(MOST_REFUTING).plan if self._is_sifted else None,
+            refuted_by=self._merged(MOST_REFUTING).program_first if self._is_sifted else None,
         )
 
     @property
@@ -377,8 +384,11 @@ class FluidProgram(DeadlineProgram):
         return is_whole and not self.chooses.any() and len(self.of) >= SIFTED_FROM
 
     def _merged(self, most: int) -> FluidProgram:
-        """The relaxation with fewer intervals."""
-        return replace(self, merges_above=most)
+        """The relaxation with fewer intervals; a plan by rule that is known is its own, too."""
+        merged = replace(self, merges_above=most)
+        if "by_rule" in vars(self):
+            vars(merged).update(by_rule=self.by_rule)
+        return merged
 
     @property
     def _sifting(self) -> Sifting:

@@ -10,6 +10,7 @@ from plan_instances import leases, made, verified
 
 import optsched
 from formulations import deadline_elastic, deadline_fluid, lease
+from formulations.deadline_elastic import DeadlineElastic
 from formulations.level_planner import LevelPlan, plan_levels
 from optsched.instance import Instance
 from optsched.instance.durations import Timer
@@ -168,6 +169,42 @@ def test_a_rule_that_the_clock_stops_claims_nothing_of_jobs_that_must_all_be_kep
     """All five can be kept, which takes more looks at the clock."""
     stopped = optsched.solve(elastic_jobs(5), "deadline-elastic", time_limit=ticking(14))
     assert (stopped.status, stopped.termination, stopped.conflicts) == ("limit", "time_limit", ())
+
+
+def test_a_rule_that_takes_its_part_of_the_time_leaves_the_rest_to_the_proof_that_there_is_no_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Jobs of 10, 11 and 12 s do not fit into 16 s on one GPU. The rule takes 7.2 of the 10 s."""
+    now = [0.0]
+
+    def slow_rule(self: Any, jobs: Any, profile: Any, last: Any) -> LevelPlan:
+        now[0] = 7.2
+        return LevelPlan(jobs, profile.copy(), stopped=True)
+
+    monkeypatch.setattr(DeadlineElastic, "plan_by_rule", slow_rule)
+    limit = Timer.after(10.0, clock=lambda: now[0])
+    instance = elastic_jobs(3, deadline=16.0, gpus=1)
+    solution = optsched.solve(instance, "deadline-elastic", time_limit=limit)
+    assert (solution.status, solution.certificate.proof) == ("infeasible", "dual")
+    assert {one.block for one in solution.conflicts} == {"work", "capacity"}
+
+
+def test_an_infeasible_program_that_is_sifted_is_planned_by_rule_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Under a time limit the rule comes first; the program that proves the infeasibility needs no plan."""
+    plans = []
+
+    def counted(*jobs: Any, **how: Any) -> LevelPlan:
+        plans.append(plan_levels(*jobs, **how))
+        return plans[-1]
+
+    monkeypatch.setattr(deadline_fluid, "plan_levels", counted)
+    monkeypatch.setattr(deadline_fluid, "SIFTED_FROM", 1)
+    solution = optsched.solve(
+        elastic_jobs(5, deadline=16.0, gpus=1), "deadline-fluid", time_limit=1000
+    )
+    assert (solution.status, len(plans)) == ("infeasible", 1)
 
 
 def test_within_a_limit_that_leaves_no_optimum_the_plan_by_rule_is_the_answer() -> None:
