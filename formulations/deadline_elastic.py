@@ -533,7 +533,8 @@ class ElasticProgram(DeadlineProgram):
             )
         chooses = bool(self.optional.any())
         generates = chooses and len(self.of) >= self.formulation.options.columns
-        if self.solved and generates and self._loses_nothing:
+        # Where the GPU time is not minimised either, no program could give a better plan.
+        if self.solved and generates and not self._later().is_solved and self._loses_nothing:
             return self.by_rule_alone(Termination.BY_RULE, "the plan by rule loses no value")
         lp, variables = self.rows(self.timer if self.solved else UNLIMITED)
         if chooses:

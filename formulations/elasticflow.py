@@ -40,7 +40,7 @@ class ElasticFlow(DeadlineElastic):
     authors' code has more rules: plans are 60 s apart, ends are rounded up to that, all newcomers of a plan are
     declined together and never asked again, and a table bounds the GPUs of each model.
 
-    Under a time limit newcomers that there was no time for take shares of what the others leave.
+    Once the time is over, the remaining new jobs get shares of the free GPUs, and no job is planned again.
 
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines.

@@ -47,6 +47,8 @@ MOST_PLANNED = 10_000
 """Jobs in all plans of `plan_levels` together, above which fewer orders are tried: a plan of 5,000 jobs takes one to
 two seconds. The clock has no part in it, so that the same input gives the same plan where time suffices.
 """
+FOR_ALL = 0.5
+"""Part of a time limit after which `plan_levels` searches for better plans than one that keeps all jobs."""
 MOST_MOVABLE = 2_000
 """Planned jobs up to which one of them may make way for another."""
 
@@ -844,6 +846,9 @@ def plan_levels(
     """The best of the plans in all orders, of those in which jobs that they left out come first, and
     of those that go on with the last plan; of those that there is time for, the last one as far as it is.
 
+    Where there is a time limit and all jobs must be kept, `plan_of_all` comes first, for at most `FOR_ALL` of the time:
+    a plan that keeps all is the answer that must be there once the time is over, and the others may be better.
+
     Parameters
     ----------
     jobs : sequence of LevelJob
@@ -856,9 +861,8 @@ def plan_levels(
         What is left of the runs of a plan that was made before, by the number of the job.
     timer : Timer
     """
-    # Where the time may be over soon and all must be kept, a plan that does so comes before better ones.
     must = timer.seconds is not None and all(job.promised for job in jobs)
-    of_all = plan_of_all(jobs, profile, last=last, timer=timer) if must else None
+    of_all = plan_of_all(jobs, profile, last=last, timer=timer.part(FOR_ALL)) if must else None
     plans: list[LevelPlan] = []
     for plan in _plans(jobs, profile, mends, last, timer):
         plans.append(plan)

@@ -27,6 +27,10 @@ from optsched.solution.values import Termination
 
 GUARANTEED = 1e-6
 """Relative amount by which a guarantee may be missed: rounding."""
+LATER_COLUMNS = 4000
+"""Most columns of the program of a later objective, which keeps it quick beside the first one and does not depend on
+the clock.
+"""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,11 @@ class Later:
     program: Callable[[], LinearProgram]
     complete: Callable[[Schedule], FloatArray]
     read: Callable[[FloatArray], Schedule]
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether its program is small enough to be solved."""
+        return self.columns <= LATER_COLUMNS
 
 
 class Shortage(NamedTuple):

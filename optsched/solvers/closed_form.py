@@ -1,4 +1,4 @@
-"""What stands in the record of a solution in the place of a back-end where none was needed."""
+"""What a solution names as its solver where no solver was needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from optsched.solvers.base import Capability, Session, Solver
 
 
 class ClosedForm(Solver):
-    """An optimum and its proof that were written down without a solver; nobody can ask for it."""
+    """An optimum and its proof that were found without a solver. Users cannot choose it."""
 
     name = "closed form"
     capabilities: ClassVar[frozenset[Capability]] = frozenset()

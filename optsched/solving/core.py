@@ -8,10 +8,9 @@ dual u_k of the row ``time``. A whole point x is worth
 
 - A column with l_j > B - v is in no point that is worth more than v (reduced-cost fixing).
 - At optimal duals nearly every class has one column that loses nothing. Good points differ from
-this
-  choice only where a second column loses little. The program over these columns, with all others
-  fixed, is small: it is the *core* (Balas and Zemel, 1980, doi:10.1287/opre.28.5.1130; with several
-  resources Puchinger, Raidl and Pferschy, 2010, doi:10.1287/ijoc.1090.0344).
+  this choice only where a second column loses little. The program over these columns, with all
+  others fixed, is small: it is the *core* (Balas and Zemel, 1980, doi:10.1287/opre.28.5.1130; with
+  several resources Puchinger, Raidl and Pferschy, 2010, doi:10.1287/ijoc.1090.0344).
 """
 
 from __future__ import annotations

@@ -60,9 +60,10 @@ from optsched.solving.sifting import solve_by_sifting
 log = logging.getLogger("optsched")
 
 
-LATER_COLUMNS, LATER_NODES = 4000, 5
-"""Limits of the programs of later objectives: columns, and nodes of branch and bound. They keep
-these programs quick beside the first objective, and do not depend on the clock."""
+LATER_NODES = 5
+"""Nodes of branch and bound of the program of a later objective, which keep it quick beside the first one and do not
+depend on the clock.
+"""
 PLANS = "plans of what runs when"
 NO_PLAN_BY_RULE = "not proven: the plan by rule does not keep all deadlines"
 NOT_PROVEN = (
@@ -463,7 +464,7 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgra
 
     Each later objective is a separate program in which the earlier objectives keep their values.
     Its run starts from the best known schedule, takes the rest of the time, and is limited by
-    `LATER_COLUMNS` and `LATER_NODES`. If it fails, the schedule so far remains. Status, bound and
+    `Later.is_solved` and `LATER_NODES`. If it fails, the schedule so far remains. Status, bound and
     gap of the outcome belong to the plan's first objective.
     """
     assert outcome.x is not None
@@ -485,7 +486,7 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgra
     ended: Termination | None = None
     for number, later in enumerate(plan.later):
         bound: float | None = None
-        if not stopped and later.columns <= LATER_COLUMNS:
+        if not stopped and later.is_solved:
             arrays = engine.build(later.program).arrays
             values = _run_later(
                 engine, later, _with_held(arrays, held, schedule), schedule, outcome.solver.name

@@ -14,6 +14,7 @@ from formulations.deadline_elastic import DeadlineElastic
 from formulations.level_planner import LevelPlan, plan_levels
 from optsched.instance import Instance
 from optsched.instance.durations import Timer
+from optsched.solution import plan
 
 
 def elastic_jobs(jobs: int, deadline: float = 100.0, gpus: int = 20, **more: Any) -> Instance:
@@ -226,14 +227,36 @@ def test_a_program_that_is_too_large_is_not_built(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(("deadline", "lost"), [(8.0, 2.0), (100.0, 0.0)])
 def test_no_columns_are_made_where_the_plan_by_rule_loses_nothing(
-    deadline: float, lost: float
+    deadline: float, lost: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two jobs cannot be in time alone, which the bound knows."""
+    """Two jobs cannot be in time alone, which the bound knows. The program is too large for a second objective."""
+    monkeypatch.setattr(plan, "LATER_COLUMNS", 0)
     solution = solve(elastic_jobs(5, deadline=deadline), "deadline-elastic", columns=0)
     assert (solution.status, solution.objective, solution.bound) == ("optimal", lost, lost)
     assert "no plan is better" in solution.solver.reason
     crowded = solve(elastic_jobs(5, deadline=24.0, gpus=2), "deadline-elastic", columns=0)
     assert "by columns" in crowded.solver.reason
+
+
+def test_columns_take_the_least_gpu_time_where_the_plan_by_rule_loses_nothing() -> None:
+    """By rule all jobs run on both GPUs, one after the other. The first two can also run side by side, as the first
+    needs both only at its end.
+    """
+    jobs = [
+        {"id": str(n), "gpus": {"min": 1, "max": 2, "levels": [1, 2]}, "steps": steps, "deadline": deadline}
+        | {"throughput": {"v100": {"1": 1.0, "2": 1.5}}}
+        for n, (steps, deadline) in enumerate([(14.0, 13.0), (8.0, 17.0), (14.0, 24.0)])
+    ]  # fmt: skip
+    pool = {"name": "v100", "nodes": 1, "gpus_per_node": 2}
+    instance = made(cluster={"pools": [pool]}, jobs=jobs)
+    assert solve(instance, "deadline-elastic", program=False).objective == 0.0
+    by_columns = solve(instance, "deadline-elastic", columns=0)
+    whole = solve(instance, "deadline-elastic")
+    for solution in (by_columns, whole):
+        assert (solution.status, solution.objective) == ("optimal", 0.0)
+        (stage,) = solution.stages
+        assert stage.value == pytest.approx(stage.bound)
+    assert by_columns.stages[0].value == pytest.approx(whole.stages[0].value)
 
 
 @pytest.mark.parametrize("formulation", ["deadline-elastic", "deadline-fluid"])

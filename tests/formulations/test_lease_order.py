@@ -13,7 +13,7 @@ import optsched
 from formulations.lease_pieces import count_pieces
 from optsched.errors import SolverCrashed
 from optsched.registry import load_solver
-from optsched.solution import Termination, Values
+from optsched.solution import Termination, Values, plan
 from optsched.solvers import Limits
 
 # Private names: the inner steps of an answer are compared with a reference
@@ -179,7 +179,7 @@ def test_what_becomes_of_later_runs_never_costs_the_answer(
 
 def test_large_programs_are_only_moved_to_the_left(monkeypatch: pytest.MonkeyPatch) -> None:
     shifted = solve(leases([1, 1], [2, 3], [9, 9], 1), refine="shift")
-    monkeypatch.setattr(schedules, "LATER_COLUMNS", 0)
+    monkeypatch.setattr(plan, "LATER_COLUMNS", 0)
     solution = solve(leases([1, 1], [2, 3], [9, 9], 1))
     assert shifted.schedule.to_records() == solution.schedule.to_records()
     assert [stage.bound for stage in solution.stages] == [None, None]

@@ -117,7 +117,9 @@ class MasterProgram:
         return np.append(response.demand / self.capacity, 1.0)
 
     def _forget(self) -> None:
-        """Load the program again, with the proposals of the mixture and the latest ones only."""
+        """Load the program again. Where there are more proposals than `KEPT` says, only the latest
+        ones and those of the mixture remain.
+        """
         if len(self.proposals) > KEPT * len(self.capacity) + SPARE:
             latest = len(self.proposals) - 4 * len(self.capacity)
             part = np.append(self.part, np.zeros(len(self.proposals) - len(self.part)))
