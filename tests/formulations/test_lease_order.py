@@ -65,14 +65,14 @@ def best_of_all(jobs: list[Job], gpus: dict[str, int]) -> tuple[float, float, fl
         for _, needed, due in jobs
     ]
     best = (0.0, 0.0, 0.0)
-    for plan in itertools.product(*ways):
+    for choice in itertools.product(*ways):
         held: dict[tuple[str, int], int] = {}
-        for (gang, _, _), (pool, taken) in zip(jobs, plan, strict=True):
+        for (gang, _, _), (pool, taken) in zip(jobs, choice, strict=True):
             for t in taken:
                 held[pool, t] = held.get((pool, t), 0) + gang  # type: ignore[index]
         if any(amount > gpus[pool] for (pool, _), amount in held.items()):
             continue
-        planned = [taken for _, taken in plan if taken]
+        planned = [taken for _, taken in choice if taken]
         pieces = sum(1 + sum(b > a + 1 for a, b in itertools.pairwise(taken)) for taken in planned)
         mean = sum(float(np.mean(taken)) for taken in planned)
         best = min(best, (-float(len(planned)), round(mean, 9), float(pieces)))
