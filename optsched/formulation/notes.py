@@ -53,7 +53,9 @@ FIELDS = {
     "colocation": Field("throughputs of jobs that share GPUs"),
     "value": Field("values of options"),
     "cost": Field("costs of options (gap reads them)"),
-    "limit": Field("limits of shares (--place says what each job may use)"),
+    "limit": Field(
+        "limits of shares (only the placement of a solution says what each job may use)"
+    ),
     "partitions": Field("partitions of GPUs (MIG; mig-pack and placeable read them)"),
 }
 """By the names that ``reads`` and ``also_reads`` use.
