@@ -9,7 +9,6 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray, group_rows, quotient
 from optsched.candidates import Classes, gpus_allowed
 from optsched.display import DisplayedTable, TableColumns, amount, count, percent
-from optsched.instance.cluster import NONE
 from optsched.instance.staying import Running
 from optsched.placement.occupied import Occupied, occupied_by
 from optsched.placement.problem import Nodes
@@ -102,7 +101,7 @@ def fragmentation_of(classes: Classes, occupied: Occupied | None = None) -> Frag
     instance = classes.instance
     if occupied is None:
         running = np.flatnonzero(Running.of(instance).runs)
-        occupied = occupied_by(instance, running, np.full(len(instance.jobs_table), NONE, np.int64))
+        occupied = occupied_by(instance, running)
     nodes = Nodes.of(instance, list(range(len(instance.cluster.pools)))).beside(occupied)
     fragments = np.zeros(len(nodes))
     for rows, weight in _tasks(classes):

@@ -8,10 +8,11 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
+from optsched.placement.occupied import Occupied
 
 
 def granted_shares(
-    classes: Classes, column: IntArray, gpus: Sequence[Sequence[str]]
+    classes: Classes, column: IntArray, gpus: Sequence[Sequence[str]], beside: Occupied
 ) -> FloatArray | None:
     """Share of each of its GPUs that each row may use.
 
@@ -25,6 +26,9 @@ def granted_shares(
         Of the rows, all of which run at once.
     gpus : sequence of sequences of str, length P
         ``node/index``.
+    beside : Occupied
+        GPUs of jobs that are in none of these rows. Each of these jobs keeps its share and gets no
+        more.
 
     Returns
     -------
@@ -46,10 +50,16 @@ def granted_shares(
     number = {name: place for place, name in enumerate(number)}
     held = [(number[gpu], i) for i, mine in enumerate(gpus) for gpu in mine if gpu in number]
     gpu, row = np.array(held, np.int64).T
+    capacity = 1.0 - beside.load[classes.instance.cluster.numbering.numbers(number)]
     of_gpu = np.split(row[np.argsort(gpu, kind="stable")], np.cumsum(np.bincount(gpu))[:-1])
     low = low.copy()
     while (low < high).any():
-        level = np.array([_level(low[mine], high[mine]) for mine in of_gpu])
+        level = np.array(
+            [
+                _level(low[mine], high[mine], room)
+                for mine, room in zip(of_gpu, capacity.tolist(), strict=True)
+            ]
+        )
         row_level = np.full(len(column), np.inf)
         np.minimum.at(row_level, row, level[gpu])
         # A GPU settles its rows, unless another one holds some of them back more.
@@ -66,14 +76,16 @@ def _limits(classes: Classes, column: IntArray) -> FloatArray:
     return np.append(classes.instance.options.limit, 0.0)[option]
 
 
-def _level(low: FloatArray, high: FloatArray) -> float:
-    """The level to which rows on one GPU rise between their bounds until it is full; inf if it never is."""
+def _level(low: FloatArray, high: FloatArray, capacity: float) -> float:
+    """The level to which rows on one GPU rise between their bounds until their sum is the capacity;
+    inf if it never is.
+    """
     points = np.unique(np.concatenate([low, high]))
     total = np.clip(points[:, np.newaxis], low, high).sum(axis=1)
-    if total[-1] <= 1:
+    if total[-1] <= capacity:
         return np.inf
-    above = int(np.searchsorted(total, 1.0, side="right"))
+    above = int(np.searchsorted(total, capacity, side="right"))
     if above == 0:
         return float(points[0])
-    rising = (1.0 - total[above - 1]) / (total[above] - total[above - 1])
+    rising = (capacity - total[above - 1]) / (total[above] - total[above - 1])
     return float(points[above - 1] + rising * (points[above] - points[above - 1]))

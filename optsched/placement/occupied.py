@@ -193,6 +193,10 @@ class Occupied:
         kept = {name: getattr(self, name)[stays] for name in names}
         return replace(self, **kept, gpu=self.gpu[kept_gpus], owner=number[self.owner[kept_gpus]])
 
+    def without(self, jobs: IntArray) -> Occupied:
+        """The holders without those whose first job is one of these."""
+        return self.part(~np.isin(self.job, jobs))
+
     def around(self, pool: int) -> Occupied:
         """The holders that can limit a job in a pool:
         they hold GPUs of the pool, or use resources that several nodes share.
@@ -413,13 +417,24 @@ def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: I
     return replace(cluster, resources=resources)
 
 
-def occupied_by(instance: Instance, jobs: IntArray, option: IntArray) -> Occupied:
+def occupied_by(instance: Instance, jobs: IntArray, option: IntArray | None = None) -> Occupied:
     """Running jobs that stay where they are and are in no row of an allocation.
 
     Jobs that share a GPU have equal parts of it, unless their options state their shares.
+
+    Parameters
+    ----------
+    instance : Instance
+    jobs : IntArray, shape (S,)
+        Rows of the job table.
+    option : IntArray, shape (all jobs,), optional
+        The option in which each job of the table runs, -1 where that is not known; by default it is
+        known of none (`held_of`).
     """
     if not len(jobs):
         return Occupied.none(instance)
+    if option is None:
+        option = np.full(len(instance.jobs_table), -1, np.int64)
     places = instance.jobs_table.places
     numbering = instance.cluster.numbering
     share, need = held_of(instance, jobs, option, instance.cluster.node_resources)

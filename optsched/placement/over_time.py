@@ -103,7 +103,7 @@ def _held_beside(schedule: Schedule) -> tuple[Occupied, FloatArray]:
     some = np.flatnonzero(seconds[places.job] > 0)
     jobs = places.job[some]
     ends = np.array([going_on(C.candidates, place)[1] for place in some.tolist()], np.float64)
-    held = occupied_by(instance, jobs, np.full(len(jobs), -1, np.int64))
+    held = occupied_by(instance, jobs)
     return held, instance.now + np.minimum(ends, seconds[jobs])
 
 

@@ -134,7 +134,7 @@ def place_rows(
         rows,
         order,
         gpus,
-        granted_shares(classes, rows.column[order], gpus),
+        granted_shares(classes, rows.column[order], gpus, fixed.occupied.without(rows.job[order])),
         tuple(sorted(refused.items())),
         figures,
         tuple(fixed.contradicted.items()),

@@ -234,8 +234,7 @@ def pinned_rows(
     outside[rows.partner[chosen][rows.partner[chosen] >= 0]] = False
     left = np.flatnonzero(outside)
     if len(left):
-        unknown_option = np.full(len(left), -1, np.int64)
-        fixed = fixed.and_also(occupied_by(instance, left, unknown_option))
+        fixed = fixed.and_also(occupied_by(instance, left))
     held = list(continued.values())
     gpu = instance.cluster.numbering.numbers(chain.from_iterable(held))
     gpus_held = np.array([len(names) for names in held], np.int64)

@@ -14,7 +14,7 @@ from optsched.candidates import JobRows
 from optsched.instance.reading import show
 from optsched.placement import check_placement, packed, placement_worth
 from optsched.placement.granted import granted_shares
-from optsched.placement.staying import pinned_rows
+from optsched.placement.staying import PinnedRows, pinned_rows
 from optsched.solution import Allocation
 from optsched.solution.document import PlacementRow, SolutionDocument
 from optsched.verify.findings import Findings
@@ -96,35 +96,37 @@ def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
     parts = (rows.job[row_of_entry], rows.partner[row_of_entry], rows.column[row_of_entry])
     for flaw in check_placement(subject.classes, *parts, gpus, document.constraints):
         findings.add(f"placement[{entries[flaw.entry]}].{flaw.part}", flaw.message)
-    _check_contradicted(subject, rows, row, findings)
+    pinned = _pinned(subject, rows, row)
+    _check_contradicted(subject, pinned, findings)
     if len(findings) == before:
         _check_figures(subject, rows, row_of_entry, gpus, len(row), findings)
-        granted = granted_shares(subject.classes, rows.column[row_of_entry], gpus)
+        granted = granted_shares(
+            subject.classes,
+            rows.column[row_of_entry],
+            gpus,
+            pinned.occupied.without(rows.job[row_of_entry]),
+        )
         for number, entry in enumerate(entries.tolist()):
             expected = None if granted is None else float(granted[number])
             stated = document.placement[entry].granted
             findings.alike(f"placement[{entry}].granted", stated, expected)
 
 
-def _check_contradicted(
-    subject: RebuiltSolution,
-    rows: AllocationRows,
-    row: IntArray,
-    findings: Findings,
-) -> None:
+def _pinned(subject: RebuiltSolution, rows: AllocationRows, row: IntArray) -> PinnedRows:
+    """The rows of jobs that cannot be preempted, found anew."""
+    # Rates do not matter for who keeps its GPUs.
+    rate = np.zeros(len(rows.job))
+    made = JobRows(rows.job, rows.partner, rows.column, rows.fraction, rate, rate)
+    return pinned_rows(subject.classes, made, row, subject.document.constraints)
+
+
+def _check_contradicted(subject: RebuiltSolution, pinned: PinnedRows, findings: Findings) -> None:
     """The file names the jobs that cannot be preempted and
     that the rows it places do not let run on.
     """
-    rate = np.zeros(len(rows.job))
-    made = JobRows(rows.job, rows.partner, rows.column, rows.fraction, rate, rate)
-    # Rates do not matter for who keeps its GPUs.
     names = subject.instance.jobs_table.names
-    document = subject.document
-    expected = sorted(
-        names[job]
-        for job in pinned_rows(subject.classes, made, row, document.constraints).contradicted
-    )
-    found = sorted(item.job for item in document.placement_contradicts or ())
+    expected = sorted(names[job] for job in pinned.contradicted)
+    found = sorted(item.job for item in subject.document.placement_contradicts or ())
     findings.alike(
         "placement_contradicts",
         found,

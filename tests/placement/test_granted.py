@@ -140,3 +140,26 @@ def test_limits_are_kept_in_files_and_change_the_hash_only_where_they_say_more(
         again = optsched.load(path)
         assert again.sha256 == more.sha256
         assert again.options.limit.tolist() == [0.6]
+
+
+def beside_a_holder() -> optsched.Solution:
+    """A job that is not in the solution keeps 0.6 of the only GPU; the other one gets 0.3 of it."""
+    holder = shares(1, 0.6) | {"uses": {"licence": 1}}
+    other = shares(1, 0.3, 1.0) | {"uses": {"licence": 1}, "throughput": 5.0}
+    document = cluster_of(other, holder, gpus=1)
+    document["cluster"]["resources"] = [{"name": "licence", "capacity": 1}]
+    document["jobs"][1] |= {"preemptible": False, "running": {"pool": "v", "gpus": ["n/0"]}}
+    return optsched.place(optsched.solve(document, "max-throughput", integral=True))
+
+
+def test_shares_of_jobs_outside_the_rows_are_not_granted_to_others() -> None:
+    solution = beside_a_holder()
+    placement = solution.placement
+    assert placement is not None and placement.granted is not None
+    assert [item[0] for item in placement.contradicted] == [1]
+    assert placement.granted == pytest.approx([0.4])
+    assert optsched.verify(solution).ok
+    stated = solution.to_document()
+    stated["placement"][0]["granted"] = 1.0
+    refused = optsched.verify(solution.instance, stated).findings
+    assert [finding.field for finding in refused] == ["placement[0].granted"]

@@ -92,3 +92,22 @@ def test_single_gpus_always_have_room() -> None:
     solution = optsched.solve(cluster([job("a", 1, 10)], NODES), "deadline-elastic")
     assert solution.schedule is not None
     assert jobs_without_nodes(solution.schedule) == {}
+
+
+@pytest.mark.parametrize("formulation", ["lease", "deadline-elastic", "deadline-fluid"])
+def test_a_running_job_with_options_may_be_any_row(formulation: str) -> None:
+    """The holder, which the schedule leaves out, is not the first job of the table."""
+    option = {"pool": "p", "gpus": 1, "throughput": 1.0}
+    jobs = [
+        {"id": "a", "steps": 10, "deadline": 1000, "options": [option | {"gpus": 2}]},
+        {
+            "id": "r",
+            "steps": 10,
+            "preemptible": False,
+            "running": {"pool": "p", "gpus": ["n0/0"]},
+            "options": [option | {"share": 0.5}],
+        },
+    ]
+    solution = optsched.solve(cluster(jobs, NODES[:1]), formulation)
+    assert solution.schedule is not None
+    assert jobs_without_nodes(solution.schedule) == {}
