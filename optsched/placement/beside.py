@@ -107,7 +107,8 @@ def place_beside(
     """GPUs for rows that start, while all other rows stay where they are.
 
     Best fit (`optsched.placement.best_fit`) on the free GPUs: larger gangs first; of equal gangs
-    those that need more CPUs, then more memory, then those that are wanted first. A gang without
+    those that need more CPUs, then more memory, then those that are wanted first. If some gang has
+    to span nodes, gangs that may span fewer nodes come before others of their size. A gang without
     room may push smaller gangs that also start. A refused row fits nowhere beside the occupied GPUs
     and the placed rows (unless a node belongs to two shared resources). Another placement of these,
     or moving other rows (`Occupants`), may still make room for it.

@@ -18,12 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, group_rows, stable_order
 from optsched.candidates import NO_SLICE, gpus_allowed
 from optsched.placement.problem import (
     Assignment,
     Pieces,
     Problem,
+    assign_gpus,
+    by_request,
     largest_of_groups,
     with_identities,
 )
@@ -186,8 +188,9 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
     1. With ``keep``, requests whose jobs run on as few nodes as they need stay where they are.
     2. Gangs of whole GPUs in decreasing size: on the node with the fewest GPUs left over, or on as
        many whole nodes as they need, joined by the best links that so few nodes have. Of equal
-       gangs those come first that need more CPUs per GPU, then more memory, then those that come
-       first in the input: gangs with small needs still fit on what is left of a node.
+       gangs those come first that need more CPUs per GPU, then more memory: gangs with small needs
+       still fit on what is left of a node. Then the first in the input come first; but if some gang
+       has to span nodes, gangs that may span fewer nodes come before all other gangs of their size.
     3. A gang that finds no room, or that spans more nodes than it needs, may push smaller gangs to
        other nodes.
     4. Requests of shares in decreasing share, on the fullest GPUs that have room.
@@ -199,6 +202,10 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
     smallest : int, optional
         This many of the smallest requests come before all others.
     """
+    if smallest is None and problem.on_one_node.all():
+        found = _place_on_one_node(problem)
+        if found is not None:
+            return found
     R = problem.requests
     state = FreeRoom(problem)
     later = np.zeros(len(problem), bool)
@@ -230,6 +237,35 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
             state.take_shared(request, _fullest_gpus(state, request, pieces))
     fixed = {j: [(node, gpu) for node, gpu in gpus.tolist()] for j, gpus in assignment.items()}
     return with_identities(problem, state.pieces, state.shared, fixed)
+
+
+def _place_on_one_node(problem: Problem) -> Assignment | None:
+    """Place requests of one node each in decreasing size; None if one has to span nodes.
+
+    On one node the spans do not matter: of equal gangs the first in the input come first, and equal
+    gangs of different spans are placed together. No repair is possible: a gang is refused where no
+    node has enough free, and only smaller gangs come after it.
+    """
+    R, nodes = problem.requests, problem.nodes
+    free, own = nodes.free.copy(), nodes.own.copy()
+    node = np.full(len(problem), -1, np.int64)
+    kinds = group_rows([R.pool, R.gpus, *R.need.T], len(problem))
+    by_kind = np.split(stable_order(kinds.inverse, len(kinds)), np.cumsum(kinds.count)[:-1])
+    need, gpus = R.need[kinds.first], R.gpus[kinds.first]
+    for kind in np.lexsort((*-need.T[::-1], -gpus)).tolist():
+        alike = by_kind[kind]
+        in_pool, size = problem.of_pool(int(alike[0])), int(gpus[kind])
+        found = best_nodes(free[in_pool], own[in_pool], size, need[kind], len(alike))
+        chosen = in_pool.start + found
+        if (R.span[alike[len(chosen) :]] > 1).any():
+            return None
+        node[alike[: len(chosen)]] = chosen
+        taken = size * np.bincount(chosen, minlength=len(nodes))
+        free -= taken
+        own -= taken[:, np.newaxis] * need[kind]
+    placed = np.flatnonzero(node >= 0)
+    spots = assign_gpus(nodes.room >= 1.0, placed, node[placed], R.gpus[placed])
+    return by_request(spots)
 
 
 def best_nodes(free: IntArray, own: FloatArray, gpus: int, need: FloatArray, most: int) -> IntArray:

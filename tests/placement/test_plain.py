@@ -10,6 +10,7 @@ from beside_cases import flaws_of
 from documents import instance_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placement_cases import instance_of, job, pool_of, rows_of
 
 import optsched
 from optsched.candidates import Classes, JobRows
@@ -112,3 +113,13 @@ def test_what_needs_more_than_one_node_is_left_to_best_fit(what: str) -> None:
     )
     requests = Requests.of(classes, rows, np.zeros(1, np.int64))
     assert not Problem.of(requests, [0]).on_one_node.any()
+
+
+def test_of_equal_gangs_of_one_node_the_first_wanted_is_first() -> None:
+    """Only one of two gangs finds room, on one node: how many nodes they may span does not matter."""
+    jobs = [job("urgent", 2, nodes=2), job("later", 2, nodes=1), job("holder", 1)]
+    classes, rows = rows_of(instance_of(jobs, [pool_of(2, 1)]))
+    held = Occupied.of_rows(classes, rows, np.array([2]), [["pb/0"]])
+    placed = place_beside(classes, rows, np.array([0, 1]), held)
+    assert placed.row.tolist() == [0]
+    assert [refused.row for refused in placed.refused] == [1]
