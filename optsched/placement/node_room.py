@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, IntArray, mask_of
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Classes
 from optsched.placement.requests import anti_affinity_sets
 from optsched.program import LinearArrays, LinearProgram, Space, Variables
-from optsched.program.space import seated_types
+from optsched.program.space import finds_nodes, seated_types
 from optsched.solution.certificate import dual_bound
 from optsched.solving.contents_on_demand import priced_contents
 from optsched.solving.engine import Engine
@@ -34,6 +35,11 @@ class KnownContents:
     """
 
     space: Space
+
+    @cached_property
+    def numbered(self) -> Space:
+        """The same nodes, with numbered gangs (`Space.numbered`): a far larger program."""
+        return self.space.numbered()
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +73,7 @@ class NodeRoom:
         """
         jobs = len(classes.instance.jobs_table)
         apart = [mask_of(rows, jobs) for rows in anti_affinity_sets(classes, constraints)]
-        space = Space.of(classes, apart).numbered()
+        space = Space.of(classes, apart)
         types = space.types
         plain = (types.gpus == 1) & (types.share == 1)
         plain &= ~types.need.any(axis=1) & ~types.apart.any(axis=1)
@@ -95,6 +101,8 @@ class NodeRoom:
     def fitting(self, rows: IntArray) -> IntArray:
         """Of some rows, not all different, those that find room together: by best fit; if that leaves
         some out, by an integer program for the most GPUs with the known contents.
+
+        The result always has a placement.
         """
         type_ = self._types(rows)
         types = self.space.types
@@ -105,20 +113,36 @@ class NodeRoom:
             self.known.space = space  # later calls for some of these rows find room again
             return rows
         column = self.column[rows]
-        C = self.space.classes
-        most = np.bincount(column, minlength=C.columns).astype(np.float64)
-        lp = LinearProgram()
-        x = lp.variables(C.columns, name="x", upper=most, implied=(0.0, most), integer=True)
-        self.space.add_to(lp, x, whole=True)
-        lp.maximise(np.maximum(C.gpus, 1).astype(np.float64)[np.newaxis, :] @ x)
-        outcome = self.engine.solve_linear(lp, np.round)
-        if outcome.x is None or outcome.value is None or outcome.value < gpus[order][seated].sum():
+        most = np.bincount(column, minlength=self.space.classes.columns).astype(np.float64)
+        x = self._most_gpus(most, int(gpus[order][seated].sum()))
+        if x is None:
             self.known.space = space
             return rows[order[seated]]
         # The first rows of each column.
         by_column = np.argsort(column, kind="stable")
         turn = np.arange(len(rows)) - np.searchsorted(column[by_column], column[by_column])
-        return rows[by_column[turn < outcome.x[column[by_column]]]]
+        return rows[by_column[turn < x[column[by_column]]]]
+
+    def _most_gpus(self, most: FloatArray, at_least: int) -> FloatArray | None:
+        """Rows of each column that use the most GPUs side by side, at most ``most``; None where no
+        placement with so many GPUs is found.
+        """
+        for numbered in (False, True):
+            # Without numbers the shares of one gang may be on the same GPU: that is no placement.
+            space = self.known.numbered if numbered else self.space
+            if numbered and not space.complete:
+                return None
+            C = space.classes
+            lp = LinearProgram()
+            x = lp.variables(C.columns, name="x", upper=most, implied=(0.0, most), integer=True)
+            space.add_to(lp, x, whole=True)
+            lp.maximise(np.maximum(C.gpus, 1).astype(np.float64)[np.newaxis, :] @ x)
+            outcome = self.engine.solve_linear(lp, np.round)
+            if outcome.x is None or outcome.value is None or outcome.value < at_least:
+                return None
+            if finds_nodes(space.read(outcome.x)):
+                return outcome.x
+        return None
 
     def add_to(self, lp: LinearProgram, count: Variables, contents: bool = True) -> None:
         """Add the rows and columns of the nodes to a program with a count of each row; with
