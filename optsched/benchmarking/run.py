@@ -303,7 +303,7 @@ def _answer_of(end: TaskEnd) -> Row:
         return failed | ({"exit_code": SolverCrashed.exit_code} if end.status == "error" else {})
     try:
         # As it is read again from a results file: tuples become lists.
-        answer: Row = json.loads(json.dumps(pickle.loads(end.answer), allow_nan=False))
+        answer: Row = dict(json.loads(json.dumps(pickle.loads(end.answer), allow_nan=False)))
     except (TypeError, ValueError) as error:
         return {"status": "error", "error": f"{type(error).__name__}: {error}", "exit_code": 1}
     return {"status": OK, "error": None, **answer}

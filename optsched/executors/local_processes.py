@@ -164,12 +164,13 @@ class ProcessSlot:
         if not worker.ready and code is not None and code >= 0:
             words = worker.last_words()
             raise OptschedError(f"a worker {ended} before its first task: {words}")
-        if not worker.ready:  # nothing of the task had run: that says nothing of it
-            end = TaskEnd(LOST, words=f"its process {ended} before it could begin")
+        if not worker.ready:
+            when = " before it could begin"
         elif now.started is None:
-            end = self._crashed(f"its process {ended} while it prepared the task", code, worker)
+            when = " while it prepared the task"
         else:
-            end = self._crashed(f"its process {ended}", code, worker)
+            when = ""
+        end = self._crashed(f"its process {ended}{when}", code, worker)
         self.stop()
         return end
 

@@ -92,3 +92,7 @@ def prepare(spec: Mapping[str, Any]) -> None:
         os.abort()
     if spec["do"] == "fail early":
         raise RuntimeError("nothing here")
+
+
+def returns_nothing(spec: Mapping[str, Any]) -> None:
+    """What a worker returns by mistake: no mapping."""

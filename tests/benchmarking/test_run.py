@@ -149,6 +149,12 @@ def test_a_worker_that_cannot_start_ends_the_sweep(monkeypatch: pytest.MonkeyPat
         run_tasks(squares(2), lambda spec: spec)
 
 
+def test_a_worker_that_returns_no_mapping_gives_an_error_row() -> None:
+    rows = run_tasks(squares(2), odd_tasks.returns_nothing).rows
+    told = "TypeError: 'NoneType' object is not iterable"
+    assert [(row["status"], row["error"]) for row in rows] == [("error", told)] * 2
+
+
 @pytest.mark.parametrize("kills", [1, 2, 5])
 def test_workers_that_are_killed_before_a_task_stop_no_sweep(
     monkeypatch: pytest.MonkeyPatch, kills: int
