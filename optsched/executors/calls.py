@@ -96,7 +96,7 @@ def in_order(results: Iterable[tuple[int, Result | OptschedError]]) -> list[Resu
 
 
 class Calls(Generic[Result]):
-    """Calls of one function in lots: what they share is sent once, and processes are kept.
+    """Calls of one function, in batches: what they share is sent once, and the processes stay between batches.
 
     `close` ends the processes. Parameters are as of `results_of`.
     """

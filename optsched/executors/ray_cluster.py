@@ -7,7 +7,9 @@ lost, with its machine or because that ran out of memory; its task is lost as wh
 
 from __future__ import annotations
 
+import os
 import pickle
+import socket
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -26,6 +28,8 @@ from optsched.executors.protocol import (
 
 LOOK_EVERY = 0.05
 """Seconds between looks at the limits of a task, on its machine."""
+CONNECTING = 10.0
+"""Seconds in which the machine of an address must accept a connection."""
 
 
 class NodeSlot:
@@ -71,8 +75,9 @@ class RayCluster:
         self._started = not ray.is_initialized()
         if self._started:
             try:
+                _check_answers(address or os.environ.get("RAY_ADDRESS", ""))
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-            except (ConnectionError, ValueError, RuntimeError) as error:
+            except (OSError, ValueError, RuntimeError) as error:
                 raise SolverUnavailable(f"executor ray: no cluster answers ({error})") from None
 
     def slots(self, work: SharedWork, count: int) -> Sequence[RaySlot]:
@@ -101,6 +106,13 @@ class RayCluster:
         """See `Executor.close`."""
         if self._started:
             self._ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Raise `OSError` where nothing listens at HOST:PORT: Ray itself would try for more than ten minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), CONNECTING).close()
 
 
 class RaySlot:

@@ -156,6 +156,16 @@ def test_an_executor_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         run_tasks(squares(1), odd_tasks.square, executor="ray")
 
 
+def test_an_address_where_nothing_listens_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    for executor in ("ray", "ray:127.0.0.1:1"):
+        with pytest.raises(SolverUnavailable, match=r"no cluster answers .*refused"):
+            run_tasks(squares(1), odd_tasks.square, executor=executor)
+
+
 def test_nothing_else_loads_ray() -> None:
     code = """
 import importlib, pkgutil, sys
