@@ -196,11 +196,11 @@ class _State:
         moves &= (column >= 0) & alone
         moves[moves] = ~_in_cut_pools(C)[column[moves]]
         stays = np.flatnonzero(running.runs & ~moves)
-        option = np.full(len(stays), -1, np.int64)
+        unknown_option = np.full(len(table), -1, np.int64)
         with_gpus = C.alone & (C.pool >= 0) & (C.gpus > 0)
         ways = np.flatnonzero(with_gpus & (C.first[C.class_a] == job))
         movable = np.flatnonzero(moves)
-        fixed = occupied_by(instance, stays, option)
+        fixed = occupied_by(instance, stays, unknown_option)
         return cls(C, job, ways.astype(np.int64), movable, column[movable], fixed, constraints)
 
     @cached_property

@@ -15,13 +15,13 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.candidates import Classes, JobRows
+from optsched.candidates.held import held_of
 from optsched.candidates.resources import Resources
 from optsched.instance import Instance
 from optsched.instance.staying import Running
 from optsched.placement.occupied import (
     Occupied,
     crowded,
-    held_of,
     occupied_by,
     without_held,
 )

@@ -108,3 +108,25 @@ def test_prices_bound_an_answer_that_is_cut_down(monkeypatch: pytest.MonkeyPatch
     assert solution.objective <= 20.0 + 1e-9
     assert solution.bound >= 20.0 - 1e-9
     assert solution.bound_source == "dual"
+
+
+def test_a_node_without_a_limit_of_cpus_takes_what_its_gpus_have_room_for() -> None:
+    nodes = [{"name": "n0", "gpus": 1, "cpus": 8}, {"name": "n1", "gpus": 1}]
+    jobs = [[shares(1, share, 1) | {"uses": {"cpu": 5}}] for share in (0.5, 0.5, 0.3)]
+    document = instance_of([1, 1], *jobs)
+    document["cluster"]["pools"][0]["nodes"] = nodes
+    assert solved(document).objective == pytest.approx(3.0)
+
+
+def test_a_job_that_stays_holds_the_cpus_of_its_option() -> None:
+    """Two jobs of 5 CPUs do not fit on the 9 of a node, whose GPUs are enough for both."""
+    nodes = [{"name": "n0", "gpus": 3, "cpus": 9}, {"name": "n1", "gpus": 2, "cpus": 2}]
+    option = [{"pool": "v", "gpus": 1, "throughput": 1.0, "uses": {"cpu": 5}}]
+    document = instance_of([1, 1], option, option)
+    document["cluster"]["pools"][0]["nodes"] = nodes
+    document["jobs"][0] |= {"preemptible": False, "running": {"pool": "v", "gpus": ["n0/0"]}}
+    instance = optsched.load(document)
+    constraints = ["placeable", "uninterrupted"]
+    solution = optsched.solve(instance, "max-throughput", integral=True, constraints=constraints)
+    assert solution.objective == pytest.approx(1.0)
+    assert optsched.verify(solution).ok

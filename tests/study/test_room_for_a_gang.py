@@ -132,6 +132,23 @@ def test_a_job_that_cannot_be_preempted_stays() -> None:
     assert room.possible is False and room.migrations == ()
 
 
+def test_a_job_with_options_that_stays_keeps_its_share() -> None:
+    """Job b stays on half of a GPU: the new job gets the other GPU."""
+    option = {"pool": "p", "gpus": 1, "share": 0.5, "throughput": 1.0}
+    running = {"pool": "p", "gpus": ["p-0/0"]}
+    given = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 2}]},
+        "jobs": [
+            {"id": "a", "throughput": {"p": 1.0}},
+            {"id": "b", "preemptible": False, "running": running, "options": [option]},
+            {"id": "new", "throughput": {"p": 1.0}},
+        ],
+    }
+    room = optsched.make_room(given, "new")
+    assert room.possible and room.gpus == ("p-0/1",)
+
+
 def test_the_cheaper_of_two_migrations_is_taken() -> None:
     given_ = document([4, 4, 4], [(0, 2, 9.0, True), (1, 2, 5.0, True), (2, 2, 7.0, True)], 4)
     room = optsched.make_room(given_, "new")

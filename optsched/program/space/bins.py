@@ -112,9 +112,11 @@ class Bin:
         # Shares have no row: so many are on the GPUs at most
         piece = self.parts[part]
         most = self.gpus / (piece.gpus * piece.share) + ROUNDING
-        most = max(0, int(min(most, self.most[part] - counts[part])))
+        most = min(most, self.most[part] - counts[part])
         if needs.any():
-            most = min(most, int(max(0.0, (left[needs] / use[needs] + ROUNDING).min())))
+            # A node without a limit has infinite room: only the smallest bound is a count
+            most = min(most, (left[needs] / use[needs] + ROUNDING).min())
+        most = max(0, int(most))
         if most == 0 or not (self._shared[part] or self._shared[counts > 0].any()):
             return most
         more = counts.copy()

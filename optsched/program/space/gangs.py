@@ -10,6 +10,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.candidates import NO_SLICE, Classes, Slices, gpus_allowed
+from optsched.candidates.held import held_of
 from optsched.instance import Instance, Layouts
 from optsched.instance.cluster import PER_NODE
 from optsched.instance.staying import must_stay
@@ -239,21 +240,17 @@ def _taken(instance: Instance, apart: Sequence[BoolArray]) -> BoolArray:
 def _held_by_staying(instance: Instance) -> tuple[IntArray, FloatArray]:
     """GPUs, CPUs and memory of every node that jobs hold which cannot be preempted.
 
-    A GPU that such a job shares counts as held.
+    A GPU that such a job shares counts as held. The needs are those of the options in which the
+    jobs may run (`held_of`).
     """
-    table, numbering = instance.jobs_table, instance.cluster.numbering
-    places = table.places
+    numbering = instance.cluster.numbering
+    places = instance.jobs_table.places
     stays = np.flatnonzero(must_stay(instance)[places.job])
     gpu = places.numbers_of(stays, numbering)
-    owner = np.repeat(places.job[stays], places.length[stays])
-    need = np.zeros((len(gpu), len(PER_NODE)))
-    for place, name in enumerate(PER_NODE):
-        demand = instance.workloads.demand.get(name)
-        if demand is not None:
-            # The last entry is of no workload.
-            need[:, place] = demand[table.workload[owner]]
+    unknown_option = np.full(len(instance.jobs_table), -1, np.int64)
+    _, per_gpu = held_of(instance, places.job[stays], unknown_option, list(PER_NODE))
     node = numbering.node_of(gpu)
     gpus = np.bincount(numbering.node_of(np.unique(gpu)), minlength=numbering.nodes)
     used = np.zeros((numbering.nodes, len(PER_NODE)))
-    np.add.at(used, node, need)
+    np.add.at(used, node, np.repeat(per_gpu, places.length[stays], axis=0))
     return gpus.astype(np.int64), used
