@@ -235,6 +235,7 @@ def solve(
     if solutions > 1 and not solution.alternatives:
         notes.append("no other solution in whole jobs or of a schedule was found on the way")
     notes += _uncounted_groups(solution)
+    notes += _fractions_on_nodes(solution)
     solution = replace(solution, packed=packed, notes=tuple(notes), timings=timings)
     # A program that knows nodes has found a placement with its answer.
     knows_nodes = solution.allocation is not None and solution.allocation.seats is not None
@@ -341,6 +342,20 @@ def _uncounted_groups(solution: Solution) -> tuple[str, ...]:
     return (
         f"rates within one group (levels {names}) are promised without counting the groups: "
         "the side constraint placeable counts them",
+    )
+
+
+def _fractions_on_nodes(solution: Solution) -> tuple[str, ...]:
+    """A note if the rows of `placeable` bound fractions of time: they prove no schedule."""
+    allocation = solution.allocation
+    counted = any(item["kind"] == "placeable" for item in solution.constraints)
+    if allocation is None or allocation.integral or not counted:
+        return ()
+    if not ((allocation.x > 0) & (allocation.classes.pool >= 0)).any():
+        return ()
+    return (
+        "placeable is a relaxation for fractions of time: whole placements may deliver less; "
+        "rounds (--rounds auto, optsched.realise) say which share of the fractions they deliver",
     )
 
 

@@ -226,3 +226,22 @@ def test_requests_that_fit_nowhere_say_so() -> None:
         optsched.solve(optsched.load(given), "max-throughput", integral=True)
     ).placement.refused
     assert "of one rack" in refused[0][1]
+
+
+def test_fractions_that_count_nodes_say_that_they_are_a_relaxation() -> None:
+    instance = optsched.load(
+        {
+            "format": "optsched-instance/1",
+            "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 4}]},
+            "jobs": [
+                {"id": "gang", "gpus": 4, "throughput": {"p": {"4": 1.0}}},
+                {"id": "one", "throughput": {"p": 1.0}},
+            ],
+        }
+    )
+    fractions = optsched.solve(instance, "max-min-fairness", constraints=["placeable"])
+    rounds = optsched.realise(fractions).rounds
+    assert rounds is not None and rounds.scale == pytest.approx(0.8)
+    assert any("placeable is a relaxation" in note for note in fractions.notes)
+    whole = optsched.solve(instance, "max-throughput", integral=True, constraints=["placeable"])
+    assert not any("placeable is a relaxation" in note for note in whole.notes)
