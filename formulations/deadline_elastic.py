@@ -23,7 +23,6 @@ from formulations.horizon import (
     asked_classes,
     candidates_of_plan,
     column_deadlines,
-    column_values,
     columns_with_deadline,
     each_deadline,
     of_best_effort,
@@ -98,20 +97,20 @@ class DeadlineElastic(Formulation):
         L_ct: length of the part of interval t between arrival and deadline of c;
         e_c: a restart in c, in seconds; o_c: what is left of one if the job goes on in c as it runs now;
         q_c: GPUs of c;  u_rc: what it holds of r;  U_rjs: what job j holds of r in step s by the plan by rule, P_j its
-        GPU seconds;  G_rs: capacity of r;  v_j: value of the job, its weight.
+        GPU seconds;  G_rs: capacity of r;  v_jm: value of the job that meets its deadline m, as in `deadline-fluid`.
     Variables
         x_ct: 1 if the job runs in c during t;  y_ct: 1 if it restarts in c at the beginning of t;
         w_c: seconds in which it makes progress in c;
         h_jt: 1 if it ran before t, a constant 1 for jobs that have run already;
-        z_j: 1 if it keeps the plan by rule;  a_j: 1 if it meets its deadline.
+        z_j: 1 if it keeps the plan by rule;  a_jm: 1 if it meets its deadline m.
     Program
         minimise  sum_c q_c (w_c + sum_t e_c y_ct + o_c x_c0)  +  sum_j P_j z_j     if all must meet their deadlines
-        minimise  sum_j v_j (1 - a_j)                                               if some may be declined
+        minimise  sum_j max_m v_jm  -  sum_j sum_m v_jm a_jm                        if some may be declined
         once      sum_{c in C_j} x_ct  +  z_j  <=  1                        every job and interval
         restart   y_ct  >=  x_ct  -  x_c,t-1  -  (1 - h_jt)                 levels with e_c > 0
         ran       h_jt  >=  h_j,t-1,   h_jt  >=  sum_c x_c,t-1              jobs that have not run yet
         progress  w_c  <=  sum_t (L_ct x_ct - e_c y_ct) - o_c x_c0          every level
-        work      sum_{c in C_j} w_c / d_c  +  z_j  >=  a_j                 every job
+        work      sum_{c in C_j} w_c / d_c  +  z_j  >=  sum_m a_jm          every job
         deadline  the same of what is done by then                          every deadline of a job
         piece     sum_c sum_t (start of c in t)  <=  1                      jobs that cannot be preempted
         capacity  sum_c u_rc x_c,t(s)  +  sum_j U_rjs z_j  <=  G_rs         resources and steps
@@ -160,7 +159,7 @@ class DeadlineElastic(Formulation):
 
     name = "deadline-elastic"
     reads = frozenset({"steps_left", "arrival", "deadline", "soft_deadline", "weight"})
-    also_reads = frozenset({"preemptible", "exempt_time", "running", "restart_cost"})
+    also_reads = frozenset({"preemptible", "exempt_time", "running", "restart_cost", "value"})
     reads_pairs = False
     sense = "min"
     takes_rows = False
@@ -308,7 +307,7 @@ class ElasticProgram(DeadlineProgram):
     @cached_property
     def jobs(self) -> list[LevelJob]:
         """The jobs that have a level, ascending."""
-        value = column_values(self.C)[self.c]
+        value = self.value[self.c]
         promised = self.promised | ~self.optional
         return level_jobs(self.C, self.c, self.due, value, promised, self.restarts)
 
@@ -491,7 +490,7 @@ class ElasticProgram(DeadlineProgram):
     @cached_property
     def deadlines(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """(j, deadline in seconds from now, value) of each a, in this order."""
-        return each_deadline(self.j, self.due, column_values(self.C)[self.c])
+        return each_deadline(self.j, self.due, self.value[self.c])
 
     def _by_deadline(self, j: IntArray) -> tuple[IntArray, IntArray]:
         """(number of a, index of ``j``) of all deadlines of the job of each entry."""
@@ -538,10 +537,8 @@ class ElasticProgram(DeadlineProgram):
             return self.by_rule_alone(Termination.BY_RULE, "the plan by rule loses no value")
         lp, variables = self.rows(self.timer if self.solved else UNLIMITED)
         if chooses:
-            j, _, value = self.deadlines
-            most = np.zeros(len(self.C))
-            np.maximum.at(most, j, value)
-            lp.minimise(float(most.sum()) - value[np.newaxis, :] @ variables.a)
+            value = self.deadlines[2]
+            lp.minimise(float(self.highest_value.sum()) - value[np.newaxis, :] @ variables.a)
         else:
             lp.minimise(self._gpu_time(variables))
         return LinearPlan(
@@ -845,7 +842,8 @@ class ElasticProgram(DeadlineProgram):
     @property
     def _step(self) -> float | None:
         """The smallest difference between two sums of values, where all values are the same."""
-        values = np.unique(self.deadlines[2])
+        # Deadlines that have passed are a constant of the objective, which is no multiple of other values.
+        values = np.unique(np.append(self.deadlines[2], self.highest_value[self.asked]))
         return float(values[0]) if len(values) == 1 and values[0] > 0 else None
 
     @property

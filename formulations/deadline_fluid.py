@@ -80,7 +80,8 @@ class DeadlineFluid(Formulation):
         g_c: GPUs of column c;  u_rc: what it holds of r;  u_bc: what all work in it uses up of b;
         G_rt: capacity of r in t;  G_b: amount of b;
         D_km: deadlines of class k, ascending: the job's, or those of options (attribute ``deadline``, seconds on the
-        clock of now), for soft deadlines: later, with less value;  v_km: value of the option, else the job's weight.
+        clock of now), for soft deadlines: later, with less value;  v_km: value of the option;
+        the job's weight, if none of its options has a value.
     Variables
         y_ct: seconds that jobs of the class run in column c during t, added up; only between arrival and deadline of c;
         a_km: jobs of class k that are done by D_km, and not by an earlier one;  the constant n_k for a class without
@@ -472,13 +473,10 @@ class FluidProgram(DeadlineProgram):
             lp.constrain(take.between(least, n[self._choosing]), name="take")
 
         if self.chooses.any():
-            alone = np.flatnonzero(C.alone)
-            most = np.zeros(len(C))
-            np.maximum.at(most, C.class_a[alone], self.value[alone])
             # Jobs that can run nowhere are counted in the bound.
             lost = 0 if self.has_schedule else len(without_column(C))
             lp.minimise(
-                float(n @ np.where(self.chooses, most, 0.0))
+                float(n @ np.where(self.chooses, self.highest_value, 0.0))
                 + lost
                 - value[self.chosen][np.newaxis, :] @ a
             )

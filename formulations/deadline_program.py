@@ -14,6 +14,7 @@ from formulations.horizon import (
     amount_of,
     asked_classes,
     column_deadlines,
+    column_values,
     needs_of,
     slack_of,
     without_column,
@@ -70,6 +71,11 @@ class DeadlineProgram(ABC):
     def _describe(self, block: str, number: int) -> str: ...
 
     @cached_property
+    def value(self) -> FloatArray:
+        """Value of a job that is done in each column of the classes, (columns,)."""
+        return column_values(self.C)
+
+    @cached_property
     def now(self) -> float:
         return float(self.C.instance.now)
 
@@ -87,6 +93,17 @@ class DeadlineProgram(ABC):
     def due(self) -> FloatArray:
         """Deadline of each column, (c,)."""
         return column_deadlines(self.C)[self.c] - self.now
+
+    @cached_property
+    def highest_value(self) -> FloatArray:
+        """The largest value that a job of each class can have, max_m v_km; (K,).
+
+        Deadlines that no job can meet any more count too: their jobs are declined, at the cost of their value.
+        """
+        C, highest = self.C, np.zeros(len(self.C))
+        stated = np.flatnonzero(C.alone & np.isfinite(column_deadlines(C)))
+        np.maximum.at(highest, C.class_a[stated], self.value[stated])
+        return highest
 
     @cached_property
     def renewable(self) -> IntArray:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.candidates.going_on import UNKNOWN_END, going_on, unknown_ends
 from optsched.display import moment
@@ -262,10 +262,15 @@ def column_deadlines(C: Classes) -> FloatArray:
 
 
 def column_values(C: Classes) -> FloatArray:
-    """Value of each class column: that of its option, else the job's weight."""
-    columns = C.candidates.columns
-    stated = columns.value[C.kind_column]
-    return np.where(columns.option[C.kind_column] >= 0, stated, C.weight[C.class_a])
+    """Value of each class column: that of its option; the job's weight, if none of its options has one.
+
+    Instances hold an option without a value as one of value 0, so that this is asked of all options of a job.
+    """
+    options, columns = C.instance.options, C.candidates.columns
+    # The last entry is for jobs without options, whose list is -1.
+    valued = mask_of(owners(np.diff(options.indptr))[options.value != 0], len(options) + 1)
+    of_option = valued[C.candidates.kinds.options[columns.kind]][C.kind_column]
+    return np.where(of_option, columns.value[C.kind_column], C.weight[C.class_a])
 
 
 def each_deadline(

@@ -83,7 +83,7 @@ class Lease(Formulation):
         from a rate is kept with probability q (stated durations are exact);
         l_o = floor((deadline - now) / L): leases before the deadline; an option's attribute ``deadline`` (seconds on
         the clock of now) wins over the job's, for soft deadlines: later, with less value;
-        v_o: value of the option; without options the job's weight;
+        v_o: value of the option; the job's weight, if none of its options has a value;
         g_ro: use of r;  G_rt: capacity of r in lease t (nodes that become available count from then on).
     Variables
         S_o: jobs of the class that take option o;  X_ot: how many of them run in lease t.

@@ -526,16 +526,22 @@ def _infeasible(formulation: Formulation, C: Classes, conflicts: tuple[Conflict,
 
 
 def _empty(formulation: Formulation, program: AllocationProgram | Plan) -> Solution:
-    """No job is in the program: an empty total is 0, an empty minimum does not exist."""
+    """No job is in the program: an empty total is 0, an empty minimum does not exist; a plan of nothing
+    costs what all jobs that it declines are worth.
+    """
     C, schedule = program.classes, None
     value: float | None = 0.0
     if isinstance(program, AllocationProgram):
         value = program.utility.empty_value
     else:
         from optsched.solution import Schedule
+        from optsched.solution.plan import LinearPlan
 
         no_job, no_time = EMPTY, np.zeros(0)
         schedule = Schedule(C, no_job, no_job, no_time, no_time)
+        if isinstance(program, LinearPlan):
+            arrays = program.program.arrays
+            value = arrays.objective(np.zeros(arrays.shape[1]))
     objective = None if value is None else program.units.objective(value)
     if objective is not None and np.isnan(objective):
         objective = None
@@ -546,6 +552,7 @@ def _empty(formulation: Formulation, program: AllocationProgram | Plan) -> Solut
         bound=objective,
         allocation=Allocation(C, np.zeros(C.columns), schedule is not None),
         schedule=schedule,
+        declined=declined_jobs(program, schedule),
     )
 
 

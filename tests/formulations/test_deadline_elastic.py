@@ -255,6 +255,65 @@ def test_a_job_is_planned_for_the_deadline_that_is_worth_most() -> None:
     assert stretches(found) == [("soft", 1, 0.0, 10.0), ("hard", 1, 10.0, 20.0)]
 
 
+@pytest.mark.parametrize("name", ["deadline-elastic", "deadline-fluid", "elasticflow"])
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+def test_a_job_whose_deadline_has_passed_counts_among_those_declined(
+    name: str, others: int, kind: str
+) -> None:
+    """The deadlines are before now, now, and at the arrival."""
+    late = [
+        job("past", 10.0, 90.0, weight=5.0, deadline_kind=kind),
+        job("now", 10.0, 100.0, weight=3.0, deadline_kind=kind),
+        job("new", 10.0, 150.0, arrival=150.0, weight=2.0, deadline_kind=kind),
+    ]
+    jobs = [*late, *[job("a", 10.0, 200.0, weight=4.0)] * others]
+    instance = made(now=100.0, cluster=pool(1), jobs=jobs)
+    found = verified(optsched.solve(instance, name, options={"admission": True}))
+    assert (found.status, found.objective, found.bound) == ("optimal", 10.0, 10.0)
+    assert [name for name, _ in found.declined] == ["past", "now", "new"]
+
+
+@pytest.mark.parametrize("name", ["deadline-elastic", "deadline-fluid", "elasticflow"])
+@pytest.mark.parametrize(
+    ("values", "planned", "lost"),
+    [
+        ((9.0, 2.0), "low", 2.0),
+        ((None, None), "high", 1.0),
+        ((None, 2.0), "high", 1.0),
+        ((9.0, None), "low", 5.0),
+    ],
+)
+def test_a_job_is_worth_the_value_of_its_option_or_its_weight(
+    name: str, values: tuple[float | None, float | None], planned: str, lost: float
+) -> None:
+    jobs = [
+        {"id": id_, "weight": weight, "deadline": 100.0}
+        | {
+            "options": [
+                {"pool": "v100", "gpus": 1, "duration": 100.0}
+                | ({} if value is None else {"value": value})
+            ]
+        }
+        for id_, weight, value in zip(("low", "high"), (1.0, 5.0), values, strict=True)
+    ]
+    instance = made(cluster=pool(1), jobs=jobs)
+    found = verified(optsched.solve(instance, name, options={"admission": True}))
+    if name != "elasticflow":  # Its rule has no values.
+        assert [row[0] for row in stretches(found)] == [planned]
+        assert found.objective == lost
+    assert not [note for note in found.notes if "values of options" in note]
+
+
+def test_of_options_one_without_a_value_is_worth_nothing_beside_one_with_a_value() -> None:
+    options = [
+        {"pool": "v100", "gpus": 1, "duration": 10.0, "attributes": {"deadline": due}, **value}
+        for due, value in ((10.0, {"value": 3.0}), (100.0, {}))
+    ]
+    jobs = [{"id": "soft", "weight": 7.0, "options": options}, job("hard", 10.0, 10.0, weight=4.0)]
+    assert solve(made(cluster=pool(1), jobs=jobs), admission=True).objective == 3.0
+
+
 def test_a_level_changes_before_a_value_is_lost() -> None:
     """On one GPU the job is done at 20, too late for 10; a second GPU is free from 4 on."""
     jobs = [soft("soft", {1: 16.0, 2: 8.0}, {10.0: 10.0, 100.0: 1.0})]
