@@ -123,10 +123,15 @@ class SharesOfSome:
 def time_is_scarce(program: AllocationProgram, x: FloatArray | None) -> bool:
     """Whether some job may have to go without any time, though the objective is infinite then.
 
-    Without side rows an even split gives time to every job. Where they only limit sums, every job
-    that has a column left can have a little, however little that is.
+    Without side rows an even split gives time to every job that can run without a resource of
+    which there is none. Where side rows only limit sums, every job that has a column left can have
+    a little, however little that is.
     """
-    if not program.all_must_run or not (program.side or program.extend):
+    if not program.all_must_run:
+        return False
+    if _nothing_to_run_on(program):
+        return True
+    if not (program.side or program.extend):
         return False
     if program.extend is None and all(rows.only_limit for rows in program.side):
         is_open = np.ones(program.classes.columns, bool)
@@ -135,6 +140,16 @@ def time_is_scarce(program: AllocationProgram, x: FloatArray | None) -> bool:
     if x is None:
         return True
     return bool((program.level(x) < SCARCE * _level_alone(program)).any())
+
+
+def _nothing_to_run_on(program: AllocationProgram) -> bool:
+    """Whether every column of some job needs a resource of which there is none."""
+    C = program.classes
+    none_there = C.capacity <= 0
+    if not none_there.any():
+        return False
+    needs_it = (C.usage.T @ none_there.astype(np.float64)) > 0
+    return not bool((program.highest_among(~needs_it) > 0).all())
 
 
 def _level_alone(program: AllocationProgram) -> FloatArray:

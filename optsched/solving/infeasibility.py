@@ -432,7 +432,9 @@ def no_time_left(some: SomeTime, analyst: Analyst) -> NoTimeLeft | None:
     if bound is None or not some.none_left(bound, slack_worth):
         return None
     weight = np.abs(values.y) * arrays.sizes
-    rows = np.flatnonzero(weight > 1e-9 * weight.max(initial=0.0)).astype(np.int64)
+    # A row whose columns must all be 0, of a resource of which there is none, has no size.
+    empty = (arrays.sizes == 0) & (values.y != 0)
+    rows = np.flatnonzero(empty | (weight > 1e-9 * weight.max(initial=0.0))).astype(np.int64)
     search = _ScarceTime(some, rows, analyst)
     explanation = search.run()
     return NoTimeLeft(max(bound - slack_worth, 0.0), ConflictingRows(search.sure, explanation))

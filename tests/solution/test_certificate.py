@@ -485,6 +485,43 @@ def test_where_every_allocation_leaves_a_job_without_time_nothing_is_feasible() 
     assert reasons["some time"].startswith(f"job {first} must have some time")
 
 
+@pytest.mark.parametrize(
+    ("name", "solver"),
+    [
+        ("makespan", "highs"),
+        ("finish-time-fairness", "highs"),
+        ("proportional-fairness", "clarabel"),
+        ("alpha-fairness", "clarabel"),
+    ],
+)
+def test_a_resource_of_which_there_is_none_makes_an_infinite_objective_infeasible(
+    name: str, solver: str
+) -> None:
+    """Without side rows too; the resource is named."""
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [{"name": "p", "nodes": 1, "gpus_per_node": 2}],
+            "resources": [{"name": "lic", "capacity": 0}],
+        },
+        "jobs": [
+            {"id": "free", "throughput": {"p": 1.0}},
+            {
+                "id": "a",
+                "options": [{"pool": "p", "gpus": 1, "throughput": 1.0, "uses": {"lic": 1}}],
+            },
+        ],
+    }
+    solution = optsched.solve(document, name, solver=solver)
+    assert solution.status == "infeasible" and solution.ok
+    assert {conflict.words for conflict in solution.conflicts} == {
+        "resource lic has a capacity of 0",
+        "job a must have some time, or the objective is infinite",
+    }
+    verification = optsched.verify(document, solution.to_document())
+    assert verification.ok and verification.bound == "verified"
+
+
 @pytest.mark.parametrize("name", ["makespan", "finish-time-fairness", "proportional-fairness"])
 def test_a_job_pinned_where_it_is_1e12_times_slower_has_some_time(name: str) -> None:
     """Its share counts where it may run: of what it had elsewhere it is 1e-12."""
