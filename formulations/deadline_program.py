@@ -151,7 +151,7 @@ class DeadlineProgram(ABC):
         refuse_endless(C, np.flatnonzero(self.must))
         conflicts = [
             Conflict("work", k, f"{C.job_name(k)} {needs}")
-            for k, needs in zip(stuck.tolist(), needs_of(C, stuck, alone=True), strict=True)
+            for k, needs in zip(stuck.tolist(), needs_of(C, stuck, alone=self.supply), strict=True)
         ]
         conflicts += [] if self.leaves_out else without_column(C)
         if conflicts:

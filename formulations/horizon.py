@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
+import scipy.sparse as sp
 from pydantic import Field
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
@@ -94,6 +95,22 @@ class Supply:
         early = ROUNDING * round_
         holds = (times >= begin[:, np.newaxis] - early) & (times < until[:, np.newaxis] - early)
         return np.asarray(np.maximum(G - held @ holds, 0.0), np.float64)
+
+    @cached_property
+    def most(self) -> FloatArray:
+        """The most that there ever is of each resource, with nothing held; shape (R,)."""
+        free = replace(self, held=np.zeros_like(self.held))
+        return np.asarray(free.at(np.append(0.0, free.changes)).max(axis=1))
+
+    def too_little(self, columns: IntArray) -> IntArray:
+        """A renewable resource of which each class column needs more than there ever is, else -1."""
+        C = self.C
+        usage = sp.csr_matrix(C.usage)[:, columns].tocoo()
+        over = usage.data > self.most[usage.row] + ROUNDING * np.maximum(self.most[usage.row], 1.0)
+        over &= C.resources.renewable[usage.row]
+        short = np.full(len(columns), -1, np.int64)
+        short[usage.col[over]] = usage.row[over]
+        return short
 
     @property
     def changes(self) -> FloatArray:
@@ -318,16 +335,18 @@ def without_column(C: Classes) -> list[Conflict]:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def needs_of(C: Classes, classes: IntArray, alone: bool = False) -> list[str]:
+def needs_of(C: Classes, classes: IntArray, alone: Supply | None = None) -> list[str]:
     """What a job of each of some classes needs, and how long it has for that; the job's name goes before.
 
-    ``alone``: it cannot be done even alone. Where it would have the time, that is taken from it.
+    ``alone``: what there is, if it cannot be done even alone. A resource of which there is never
+    enough is named; else, where the job would have the time, that is taken from it.
     """
     columns = np.flatnonzero(C.alone)
     k, duration, due = C.class_a[columns], C.sure_duration[columns], column_deadlines(C)[columns]
     last = np.full(len(C), -np.inf)
     np.maximum.at(last, k, due)
-    order = np.lexsort((duration, k))
+    short = np.full(len(columns), -1) if alone is None else alone.too_little(columns)
+    order = np.lexsort((duration, short >= 0, k))
     place = np.searchsorted(k[order], classes)
     there = np.searchsorted(k[order], classes, "right") > place
     words = []
@@ -337,8 +356,20 @@ def needs_of(C: Classes, classes: IntArray, alone: bool = False) -> list[str]:
             continue
         fastest = order[place[number]]
         column, least = int(columns[fastest]), float(duration[fastest])
-        words.append(_needs(C, one, column, least, float(last[one]), alone))
+        if alone is not None and short[fastest] >= 0 and last[one] > C.instance.now:
+            words.append(needs_more(alone, column, int(short[fastest])))
+        else:
+            words.append(_needs(C, one, column, least, float(last[one]), alone is not None))
     return words
+
+
+def needs_more(supply: Supply, column: int, resource: int) -> str:
+    """That a class column needs more of a resource than there ever is; the job's name goes before."""
+    needed = float(supply.C.usage[resource, column])
+    capacity = float(supply.most[resource])
+    return (
+        f"needs {amount_of(supply.C, resource, needed)} at a time, and the capacity is {capacity:g}"
+    )
 
 
 def _needs(C: Classes, k: int, fastest: int, least: float, deadline: float, alone: bool) -> str:

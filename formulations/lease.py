@@ -26,6 +26,7 @@ from formulations.horizon import (
     column_values,
     columns_with_deadline,
     many,
+    needs_more,
     past_deadline,
     without_column,
 )
@@ -709,7 +710,7 @@ class LeaseProgram:
         asked = asked_classes(C)
         refuse_endless(C, np.flatnonzero(asked & ~(self.admission & self.optional)))
         stuck = np.flatnonzero(asked & ~able & ~self.optional).tolist()
-        conflicts = [Conflict("take", k, self._needs(k), self._assumption) for k in stuck]
+        conflicts = [self._stuck(k) for k in stuck]
         conflicts += [] if self.admission else without_column(C)
         if conflicts:
             raise Infeasible(conflicts)
@@ -848,6 +849,15 @@ class LeaseProgram:
         return x
 
     # --- words ------------------------------------------------------------------------------------
+
+    def _stuck(self, k: int) -> Conflict:
+        """Why no option of a class meets its deadline: for want of a resource, or of leases."""
+        options = self.o[(self.C.class_a[self.o] == k) & (self.size > 0)]
+        short = self.supply.too_little(options)
+        if not len(options) or (short < 0).any():
+            return Conflict("take", k, self._needs(k), self._assumption)
+        words = needs_more(self.supply, int(options[0]), int(short[0]))
+        return Conflict("take", k, f"{self.C.job_name(k)} {words}")
 
     def _needs(self, k: int) -> str:
         C = self.C
