@@ -176,8 +176,8 @@ def wrong_ending(path: str | Path, endings: str) -> InvalidArgument:
 
 
 def given_twice(path: str, name: str) -> InvalidArgument:
-    """The refusal of a name that is given twice."""
-    return InvalidArgument(path, f"{name} twice", "each name once")
+    """The refusal of a name or value that is given twice."""
+    return InvalidArgument(path, f"{name} twice", "each one once")
 
 
 def unknown_name(

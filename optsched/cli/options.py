@@ -126,8 +126,8 @@ class ProblemOptions:
     constraints: Annotated[
         Constraints,
         constraints_option(
-            "Side constraint in addition to those of the instance; `deadlines` and `moves` replace "
-            "the instance's. Can be repeated."
+            "Side constraint in addition to those of the instance; `deadlines`, `moves` and "
+            "`placeable` replace the instance's. Can be repeated."
         ),
     ] = field(default_factory=list)
     no_classes: Annotated[

@@ -126,7 +126,7 @@ class Answers:
         int,
         Option(
             "Show the best N solutions in whole jobs that are found; with -o plan.json, others are written to "
-            "plan-2.json, plan-3.json and so on.  [default: 1]"
+            "plan-2.json, plan-3.json and so on."
         ),
     ] = 1
     require_optimal: Annotated[bool, Option("Exit 5 if optimality is not proven.")] = False

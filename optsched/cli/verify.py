@@ -23,7 +23,7 @@ MOST, MOST_OF_OTHER = 20, 3
 BOUND = {
     "verified": "its bound was recomputed",
     "consistent": "its bound is a claim that nothing contradicts",
-    "not verifiable": "its bound cannot be recomputed from what is in the file",
+    "not verifiable": "its bound cannot be recomputed from what is in the file (solve --duals writes all duals)",
 }
 
 
@@ -74,7 +74,9 @@ def verify(
     if not found.ok:
         return REFUSED
     if not as_json:
-        shell.tell("; ".join([f"the solution is right, {BOUND[found.bound]}", *found.notes]))
+        unproved = found.bound == "consistent" and not found.has_bound
+        bound = "it has no bound" if unproved else BOUND[found.bound]
+        shell.tell("; ".join([f"the solution is right, {bound}", *found.notes]))
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from optsched.cli import values
 from optsched.cli.command import Option
 from optsched.cli.options import (
+    DEFAULT_FORMULATION,
     INFEASIBLE,
     NOT_CERTIFIED,
     NOTHING_FOUND,
@@ -123,6 +124,7 @@ def whatif(
     if running != ManyOptions() and not question.each:
         raise UsageError("--jobs and --executor need --each: all else is one task")
     if question.make_room is not None:
+        _refuse_formulation(problem)
         return _room(shell, problem, search, question.make_room, as_json)
     if question.add:
         return _changes(shell, problem, search, question, running, as_json)
@@ -156,6 +158,18 @@ def _changes(
     if code != NOT_CERTIFIED:
         shell.answer(as_json, found.to_document, whatif_view(found), found.base.notes)
     return code
+
+
+def _refuse_formulation(problem: ProblemOptions) -> None:
+    """Refuse options of a formulation, of which --make-room solves none."""
+    given = {
+        "-f": problem.formulation != DEFAULT_FORMULATION,
+        "-O": bool(problem.options),
+        "-C": bool(problem.constraints),
+        "--no-classes": problem.no_classes,
+    }
+    if refused := [flag for flag, is_given in given.items() if is_given]:
+        raise UsageError(f"--make-room solves no formulation: leave out {', '.join(refused)}")
 
 
 def _room(shell: Shell, problem: ProblemOptions, search: Search, job: str, as_json: bool) -> int:

@@ -290,7 +290,8 @@ def _instance(
     except InvalidInput as error:
         for single in error.one_by_one():
             line, place = _place(single.path, jobs, pools)
-            wrong.add(line, InvalidInput(place, single.found, single.expected))
+            if place not in wrong.places:  # an id that comes twice is found in the table too
+                wrong.add(line, InvalidInput(place, single.found, single.expected))
         wrong.refuse(more=error.more)
     wrong.refuse()
     return instance

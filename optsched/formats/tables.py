@@ -65,17 +65,21 @@ class WrongCells:
     ----------
     lines : set of int
         Lines with an error.
+    places : set of str
+        Their ``file:line:column``.
     """
 
     def __init__(self) -> None:
         self._count = 0
         self._errors: list[tuple[int, InvalidInput]] = []
         self.lines: set[int] = set()
+        self.places: set[str] = set()
 
     def add(self, line: int, error: InvalidInput) -> None:
         """Add the error of a cell in a line."""
         errors = error.one_by_one()
         self.lines.add(line)
+        self.places.update(single.path for single in errors)
         self._count += len(errors) + error.more
         self._errors += [(line, single) for single in errors]
         # A table with a million wrong cells must not create a million exceptions

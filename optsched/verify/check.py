@@ -123,7 +123,10 @@ def verify(
         packed = solution.packed
         if not findings.items and packed is not None:
             notes.append(Packed(**packed.model_dump()).words(given.now))
-    return Verification(tuple(findings.items), bound, tuple(notes))
+    has_bound = solution is not None and solution.bound is not None
+    # An infeasible instance has no bound to state, and its proof is what was checked.
+    has_bound |= solution is not None and solution.status == "infeasible"
+    return Verification(tuple(findings.items), bound, tuple(notes), has_bound)
 
 
 def _extended(document: SolutionDocument, findings: Findings) -> bool:

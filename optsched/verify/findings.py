@@ -52,11 +52,14 @@ class Verification(DisplayedTable):
     notes : tuple of str
         What a file that is right says of itself, recomputed here, and that limits what it is good
         for: rows of which it is not known whether all fit into whole GPUs.
+    has_bound : bool
+        Whether the file states a bound.
     """
 
     findings: tuple[Finding, ...]
     bound: BoundVerdict
     notes: tuple[str, ...] = ()
+    has_bound: bool = True
 
     @property
     def ok(self) -> bool:

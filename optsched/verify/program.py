@@ -70,7 +70,7 @@ def check_program(program: NamedProgram, document: Mapping[str, Any]) -> Verific
         return Verification(tuple(findings.items), "not verifiable")
     with np.errstate(all="ignore"):
         bound = _Check(program, read, findings).run()
-    return Verification(tuple(findings.items), bound)
+    return Verification(tuple(findings.items), bound, has_bound=read.bound is not None)
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,27 @@ def test_verify_tells_what_a_bound_is_worth(run: Any, tmp_path: Path) -> None:
     )
 
 
+def test_verify_names_the_option_that_writes_duals(
+    run: Any, solved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from optsched.verify import Verification
+
+    found = Verification((), "not verifiable")
+    monkeypatch.setattr(sys.modules["optsched.verify"], "verify", lambda *_, **__: found)
+    assert "(solve --duals writes all duals)" in run("verify", "@quickstart", solved).out
+
+
+def test_verify_says_that_a_solution_has_no_bound(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "limit.json"
+    run("solve", "@quickstart", "-f", "max-throughput", "-O", "integral=true", "-o", path)
+    told = json.loads(path.read_text())
+    told |= {"bound": None, "gap": None, "bound_source": "none", "status": "feasible"}
+    told["termination"] = "work_limit"
+    told["certificate"]["proof"] = "none"
+    path.write_text(json.dumps(told))
+    assert run("verify", "@quickstart", path).out == "the solution is right, it has no bound\n"
+
+
 def test_verify_from_standard_input(run: Any, solved: Path, document: dict[str, Any]) -> None:
     assert run("verify", "@quickstart", "-", stdin=solved.read_bytes()).code == 0
     assert run("verify", "-", solved, stdin=json.dumps(document).encode()).code == 0

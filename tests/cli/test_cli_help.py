@@ -233,3 +233,9 @@ def test_help_tells_what_is_refused_and_what_a_name_means(run: Any) -> None:
         )
     told = " ".join(run("whatif", "--help", columns=200).out.split())
     assert "budget:50 is of a resource called budget, not of the constraint -C budget" in told
+
+
+def test_a_default_is_told_once(run: Any) -> None:
+    told = " ".join(run("solve", "--help", columns=200).out.split())
+    assert "[default: 1] [default: 1]" not in told
+    assert "`deadlines`, `moves` and `placeable` replace" in told

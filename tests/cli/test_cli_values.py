@@ -108,7 +108,7 @@ def test_pool_sizes() -> None:
     for wrong in ("", "v100", ":3", "v100:", "v100:-1", "v100:1.5"):
         with refuses(f"--pools: found {wrong!r}", UsageError):
             values.pool_sizes(wrong, "--pools")
-    with refuses("--pools: found a twice, expected each name once", UsageError):
+    with refuses("--pools: found a twice, expected each one once", UsageError):
         values.pool_sizes("a:1,a:2", "--pools")
 
 

@@ -227,3 +227,9 @@ def test_tasks_at_a_time_are_those_of_each(run: Any) -> None:
     result = run("whatif", "@quickstart", "--add", "v100:4", "--jobs", "2")
     assert result.code == 2
     assert "--jobs and --executor need --each: all else is one task" in result.complaints
+
+
+def test_make_room_refuses_a_formulation(run: Any) -> None:
+    result = run("whatif", "@quickstart", "--make-room", "job-1", "-f", "makespan")
+    assert result.code == 2
+    assert result.err.startswith("optsched: error: --make-room solves no formulation: leave out -f")

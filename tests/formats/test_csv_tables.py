@@ -587,3 +587,11 @@ def test_times_may_have_units() -> None:
 def test_a_time_that_is_none_is_refused_with_what_is_possible() -> None:
     with refuses('jobs.csv:2:deadline: found "12 hours", expected a number of seconds, or a...'):
         imported("workload,deadline\nnet,12 hours\n")
+
+
+def test_an_id_that_comes_twice_is_one_error() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        import_csv(
+            b"id,workload\na,w\na,w\n", b"workload,pool,throughput\nw,p,1\n", pools={"p": (1, 1)}
+        )
+    assert len(list(caught.value.one_by_one())) == 1
