@@ -52,8 +52,10 @@ def check_gap(document: Document, findings: Findings, why: str) -> None:
 
 def check_reproducible(document: Document, findings: Findings) -> None:
     """A run that was stopped by the clock cannot be repeated."""
-    # One of the attempts may have been stopped; the file does not state which one.
-    by_clock = not document.reproducible and bool(document.solver.attempts)
+    # The clock may have stopped an attempt, or a step before the last program; the file does not
+    # state which one.
+    several = bool(document.solver.attempts) or document.termination is Termination.IMPRECISE
+    by_clock = not document.reproducible and several
     findings.same(
         "reproducible",
         document.reproducible,
