@@ -430,7 +430,7 @@ def test_messages_options_without_a_command_change_nothing(
         (["-f", "srtf"], 2, "formulation: found 'srtf', expected one of allox, alpha-fairness..."),
         (["-O", "integral"], 2, "-O: found 'integral', expected key=value"),
         (["-O", "agnostic=true", "-O", "agnostic=false"], 2, "-O: found agnostic twice"),
-        (["-O", "seed=3"], 2, "option of max-min-fairness: found 'seed', expected one of agnostic"),
+        (["-O", "seed=3"], 2, "option of max-min-fairness: found 'seed', expected one of agnostic, quantile..."),
         (["-O", "agnostic=perhaps"], 2, "option of max-min-fairness: agnostic..."),
         (["-f", "max-throughput", "-O", "integral=5"], 2, "option of max-throughput: integral: found 5"),
         (["-C", "budgets:limit=3"], 2, "constraint: found 'budgets'"),
