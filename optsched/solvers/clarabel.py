@@ -142,9 +142,7 @@ def _settings(module: Any, limits: Limits) -> Any:
     settings = module.DefaultSettings()
     settings.verbose = limits.on_log is not None
     settings.max_threads = limits.threads
-    # The gap is certified once the point is within its rows, which costs some of it.
-    settings.tol_gap_abs = settings.tol_gap_rel = 0.1 * limits.tolerance
-    settings.tol_feas = limits.tolerance
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = limits.tolerance
     if limits.time is not None:
         settings.time_limit = max(limits.time, 1e-3)
     if limits.work is not None:
