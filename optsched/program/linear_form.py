@@ -258,8 +258,8 @@ class AllocationForm:
     def _highest(self) -> FloatArray:
         """The most that each level can be."""
         limit = self.region.level_limit
-        if len(self.level_price) != 1:
-            return limit
+        if len(self.level_price) != 1:  # one level for each class, or none
+            return limit[: len(self.level_price)]
         return limit.min(keepdims=True) if len(limit) else np.zeros(1)
 
     @cached_property
