@@ -86,7 +86,7 @@ FATES = {
         "its process was ended by SIGABRT: terminate called: the abacus is broken",
         7,
     ),
-    "exit": ("error", "the task ended with exit code 3", 7),
+    "exit": ("error", "its process ended with exit code 3", 7),
     "nan": ("error", "ValueError: Out of range float values are not JSON compliant", 1),
     "die early": ("error", "its process was ended by SIGABRT while it prepared the task", 7),
     "sleep": ("limit", "did not end within 1.2 s and was killed", None),
