@@ -8,6 +8,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Any, cast
 
@@ -57,6 +58,7 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
+@cache
 def imported(address: str) -> Any:
     """What stands at ``module:name``."""
     module, _, name = address.partition(":")

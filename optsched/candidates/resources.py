@@ -79,6 +79,8 @@ class _Rows:
     def add_per_node(self, name: str) -> None:
         """Add a row for each pool whose nodes state this resource and whose columns use it."""
         users, amount = self._needs.get(name, NOTHING)
+        if not (len(users) or self._of_servers):
+            return
         pool_of = self._columns.pool_of(users)
         for number, pool in enumerate(self._pools):
             row = f"{pool.name}.{name}"

@@ -6,7 +6,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Any
 
 _active: list[threading.Event] = []
 """Flags of the main thread, outer ones first:
@@ -16,8 +17,7 @@ a search of many runs has one, and each run its own.
 _keeps_answers = False
 
 
-@contextmanager
-def interrupt_flag() -> Iterator[threading.Event]:
+class interrupt_flag:
     """While inside, SIGINT sets the event that is yielded;
     a second SIGINT raises KeyboardInterrupt as usual.
 
@@ -27,22 +27,32 @@ def interrupt_flag() -> Iterator[threading.Event]:
 
     Outside of the main thread signals do not arrive, and the event is never set.
     """
-    flag = threading.Event()
-    # Python lets the main thread alone set handlers.
-    if threading.current_thread() is not threading.main_thread():
-        yield flag
-        return
-    if interrupted():
-        flag.set()
-    # One handler for all flags: to set a handler takes longer than a small step that it guards
-    before = None if _active else signal.signal(signal.SIGINT, _on_signal)
-    _active.append(flag)
-    try:
-        yield flag
-    finally:
-        _active.remove(flag)
-        if not _active:
-            signal.signal(signal.SIGINT, before)
+
+    def __init__(self) -> None:
+        self._flag = threading.Event()
+        self._handler: Any = None  # that of SIGINT before the outermost flag
+
+    def __enter__(self) -> threading.Event:
+        # Python lets the main thread alone set handlers.
+        if threading.current_thread() is threading.main_thread():
+            if interrupted():
+                self._flag.set()
+            # One handler for all flags: to set one takes longer than a small step that it guards
+            if not _active:
+                self._handler = signal.signal(signal.SIGINT, _on_signal)
+            _active.append(self._flag)
+        return self._flag
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._flag in _active:
+            _active.remove(self._flag)
+            if not _active:
+                signal.signal(signal.SIGINT, self._handler)
 
 
 def interrupted() -> bool:
@@ -73,12 +83,17 @@ def keeping_answers() -> Iterator[None]:
         _keeps_answers = before
 
 
-@contextmanager
-def delayed_interrupt() -> Iterator[threading.Event]:
+class delayed_interrupt(interrupt_flag):
     """`interrupt_flag` around the steps to an answer; a flag that is set at the end raises
     KeyboardInterrupt, unless answers are kept (`keeping_answers`).
     """
-    with interrupt_flag() as flag:
-        yield flag
-    if flag.is_set() and not _keeps_answers:
-        raise KeyboardInterrupt
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if error is None and self._flag.is_set() and not _keeps_answers:
+            raise KeyboardInterrupt
