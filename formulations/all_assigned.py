@@ -1,4 +1,5 @@
-"""Jobs that must all be assigned: one that no configuration has room for makes the instance infeasible."""
+"""Jobs that must all be assigned: one that no configuration has room for makes the instance
+infeasible."""
 
 from __future__ import annotations
 

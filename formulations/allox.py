@@ -35,11 +35,14 @@ class Allox(Formulation):
     minimise the sum of the completion times since arrival.
 
     Sets
-        k in K: classes of n_k equal jobs;  g in G: groups of N_g machines (GPUs) of one pool that are free from a_g on;
+        k in K: classes of n_k equal jobs;  g in G: groups of N_g machines (GPUs) of one pool that
+        are free from a_g on;
         i = 1, 2, ...: places in the order of a machine, counted from its END (i = 1 runs last).
     Parameters
-        p_kg: seconds that a job of class k needs on a machine of group g, alone on the GPU;  n = sum_k n_k;
-        a_g: seconds until the machines of g are free (node available, job that keeps its GPU ended);
+        p_kg: seconds that a job of class k needs on a machine of group g, alone on the GPU;
+        n = sum_k n_k;
+        a_g: seconds until the machines of g are free (node available, job that keeps its GPU
+        ended);
         t_k = now - arrival: age of a job.
     Variables
         x_kgi: jobs of class k at place i of machines of group g; i - 1 jobs run after each of them
@@ -61,10 +64,10 @@ class Allox(Formulation):
     (``after``), and other resources that may run out.
 
     Options
-        alpha         of m waiting jobs, only the first max(floor(alpha m), free GPUs) by arrival are planned; the
-                      others are unplaced.
-        keep_running  whether all running jobs keep their GPU; otherwise preemptible ones are planned anew, at no cost
-                      of moving.
+        alpha         of m waiting jobs, only the first max(floor(alpha m), free GPUs) by arrival
+                      are planned; the others are unplaced.
+        keep_running  whether all running jobs keep their GPU; otherwise preemptible ones are
+                      planned anew, at no cost of moving.
 
     References
         T. N. Le et al., "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020; W. A. Horn,

@@ -41,9 +41,9 @@ class BinPacking(Formulation):
     Parameters
         a_rc: what column c uses of r
     Program
-        ``arc-flow``, where every class has one column and all use the same resource, in whole amounts a_k <= b:
-        a bin is a path through 0, 1, ..., b; an arc (v, v + a) is a job of size a at place v.
-        Sizes are taken in decreasing order, so that few arcs are needed.
+        ``arc-flow``, where every class has one column and all use the same resource, in whole
+        amounts a_k <= b: a bin is a path through 0, 1, ..., b; an arc (v, v + a) is a job of size a
+        at place v. Sizes are taken in decreasing order, so that few arcs are needed.
         minimise z
         one   sum_{vw: w = v + a} f_vw  =  number of jobs of size a     every size a
         flow  sum_w f_vw  <=  sum_u f_uv,  at v = 0  <=  z              every place v
@@ -56,16 +56,16 @@ class BinPacking(Formulation):
         order  y_b  >=  y_{b+1}
         x >= 0 integer;  y binary, 1 for as many rounds as the use of a resource fills at least
 
-    The schedule has the round of each job, in seconds of the instance's ``round``. Durations and rates are
-    not read. Left out: jobs that have not arrived. Consumable resources are refused.
+    The schedule has the round of each job, in seconds of the instance's ``round``. Durations and
+    rates are not read. Left out: jobs that have not arrived. Consumable resources are refused.
 
     Options
         program   ``auto``: arc-flow where it applies, else assignment.
 
     References
-        J. M. Valerio de Carvalho, "Exact solution of bin-packing problems using column generation and
-        branch-and-bound", Annals of Operations Research 86 (1999); the bound of arc-flow is that of P. C. Gilmore
-        and R. E. Gomory, Operations Research 9 (1961).
+        J. M. Valerio de Carvalho, "Exact solution of bin-packing problems using column generation
+        and branch-and-bound", Annals of Operations Research 86 (1999); the bound of arc-flow is
+        that of P. C. Gilmore and R. E. Gomory, Operations Research 9 (1961).
     """
 
     name = "vector-bin-packing"
@@ -396,7 +396,8 @@ class _ArcFlow:
 
 
 def _best_filling(room: int, sizes: Sequence[int], left: Sequence[int]) -> list[int]:
-    """Numbers of the sizes that fill the room as far as they can, each at most as often as it is left.
+    """Numbers of the sizes that fill the room as far as they can, each at most as often as it is
+    left.
 
     Sums that can be reached are the bits of a whole number: all are shifted at once.
     """

@@ -1,4 +1,5 @@
-"""Deadlines met by elastic jobs, whose GPUs and pool may change at a restart: a program of levels."""
+"""Deadlines met by elastic jobs, whose GPUs and pool may change at a restart: a program of
+levels."""
 
 from __future__ import annotations
 
@@ -66,8 +67,8 @@ MOST_COLUMNS = 1_000_000
 MOST_AS_IT_IS = 10_000
 """Levels in intervals from which on column generation is the better way."""
 MOST_HELD = 5_000_000
-"""Entries of capacity rows beyond which no program is built: building takes seconds, and no solver finds a
-better plan in minutes.
+"""Entries of capacity rows beyond which no program is built: building takes seconds, and no solver
+finds a better plan in minutes.
 """
 FOR_PROGRAM = 0.7
 """Part of a time limit after which the program is not built further."""
@@ -80,24 +81,27 @@ class DeadlineElastic(Formulation):
     least GPU time, or the least value of jobs that are declined.
 
     The *plan by rule* is made first (`formulations.level_planner`): jobs come by slack or by
-    deadline, in rounds also after those of the last plan; the best of these plans counts. Each takes
-    the level with the least GPU time that still meets its deadline, or changes its level where no level
-    alone meets it; of several deadlines the one that is worth most and has room. All run as early as
-    they can, or all when most GPUs are free. A job that finds no room may take the place of another that
-    costs more. In the program a job keeps that plan, or is planned anew in whole intervals. Without the
-    program jobs that wait run on GPUs that are free until then, at a level with which they end earlier.
+    deadline, in rounds also after those of the last plan; the best of these plans counts. Each
+    takes the level with the least GPU time that still meets its deadline, or changes its level
+    where no level alone meets it; of several deadlines the one that is worth most and has room. All
+    run as early as they can, or all when most GPUs are free. A job that finds no room may take the
+    place of another that costs more. In the program a job keeps that plan, or is planned anew in
+    whole intervals. Without the program jobs that wait run on GPUs that are free until then, at a
+    level with which they end earlier.
 
     Sets
         j in J: jobs with a deadline;  c in C_j: their levels, columns without a partner;
-        t = 0, 1, ...: intervals;  s: steps of time, which end where something changes: an interval, the plan by
-        rule, or capacity;  r in R: renewable resources.
+        t = 0, 1, ...: intervals;  s: steps of time, which end where something changes: an interval,
+        the plan by rule, or capacity;  r in R: renewable resources.
     Parameters
-        d_c: duration of the work that is left, in level c; with the option ``quantile`` q a duration from a rate is
-        kept with probability q (stated durations are exact);
+        d_c: duration of the work that is left, in level c; with the option ``quantile`` q a
+        duration from a rate is kept with probability q (stated durations are exact);
         L_ct: length of the part of interval t between arrival and deadline of c;
-        e_c: a restart in c, in seconds; o_c: what is left of one if the job goes on in c as it runs now;
-        q_c: GPUs of c;  u_rc: what it holds of r;  U_rjs: what job j holds of r in step s by the plan by rule, P_j its
-        GPU seconds;  G_rs: capacity of r;  v_jm: value of the job that meets its deadline m, as in `deadline-fluid`.
+        e_c: a restart in c, in seconds; o_c: what is left of one if the job goes on in c as it runs
+        now;
+        q_c: GPUs of c;  u_rc: what it holds of r;  U_rjs: what job j holds of r in step s by the
+        plan by rule, P_j its GPU seconds;  G_rs: capacity of r;  v_jm: value of the job that meets
+        its deadline m, as in `deadline-fluid`.
     Variables
         x_ct: 1 if the job runs in c during t;  y_ct: 1 if it restarts in c at the beginning of t;
         w_c: seconds in which it makes progress in c;
@@ -116,37 +120,44 @@ class DeadlineElastic(Formulation):
         capacity  sum_c u_rc x_c,t(s)  +  sum_j U_rjs z_j  <=  G_rs         resources and steps
         x, z, a binary;  0 <= y, h <= 1
     Of options with their own deadlines (attribute ``deadline``), a job meets one; its work is done
-    by then. A first start is free: a job that has not run has nothing to restore. Of a job that goes on in
-    its level from now on, x_c,-1 is 1. A job that runs now and cannot be preempted keeps the plan
-    by rule, in which it goes on to its end. One in its exempt time goes on as it runs until that
-    ends, and then counts as one that arrives with the work that is left. Jobs without a deadline are unplaced;
+    by then. A first start is free: a job that has not run has nothing to restore. Of a job that
+    goes on in its level from now on, x_c,-1 is 1. A job that runs now and cannot be preempted keeps
+    the plan by rule, in which it goes on to its end. One in its exempt time goes on as it runs
+    until that ends, and then counts as one that arrives with the work that is left. Jobs without a
+    deadline are unplaced;
     in rounds they run on GPUs that the plan leaves idle.
 
     Intervals begin where the plan by rule starts or ends something, where a job arrives or must be
     done, and where capacity changes. Beyond ``intervals`` of them those later are merged, so that
-    time is fine where the next decisions are. The plan by rule is a point of the program whatever the
-    intervals are, so that the answer is never worse. What the program says of other plans holds for
-    whole intervals: it does not prove that there is no better plan. `deadline-fluid` bounds all.
+    time is fine where the next decisions are. The plan by rule is a point of the program whatever
+    the intervals are, so that the answer is never worse. What the program says of other plans holds
+    for whole intervals: it does not prove that there is no better plan. `deadline-fluid` bounds
+    all.
 
-    A large program in which jobs may be declined is not built where the plan by rule loses nothing. Else it is
-    solved by column generation, with a bound in any case: a column is
-    a whole schedule of one job, priced as a shortest path over intervals and levels (`formulations.level_paths`); the
-    rows of the master are the capacity and what there is to consume. A program of more than 5,000,000 entries of
-    capacity rows (about 800 jobs) is not built, neither for slots nor for columns. Then the answer is the plan by
-    rule, and its bound counts only the jobs that are late even alone; that of `deadline-fluid` is better.
+    A large program in which jobs may be declined is not built where the plan by rule loses nothing.
+    Else it is solved by column generation, with a bound in any case: a column is
+    a whole schedule of one job, priced as a shortest path over intervals and levels
+    (`formulations.level_paths`); the rows of the master are the capacity and what there is to
+    consume. A program of more than 5,000,000 entries of capacity rows (about 800 jobs) is not
+    built, neither for slots nor for columns. Then the answer is the plan by rule, and its bound
+    counts only the jobs that are late even alone; that of `deadline-fluid` is better.
 
-    The time limit holds for the rule, too. Once seven tenths of it are over, the best plan so far is the answer: of
-    a plan that is not finished the jobs that it has planned. Then no program is built, and there is no bound.
+    The time limit holds for the rule, too. Once seven tenths of it are over, the best plan so far
+    is the answer: of a plan that is not finished the jobs that it has planned. Then no program is
+    built, and there is no bound.
 
     Options
-        admission   jobs may be declined; otherwise all must meet their deadlines, or the instance is infeasible.
+        admission   jobs may be declined; otherwise all must meet their deadlines, or the instance
+                    is infeasible.
         guarantee   in rounds: a job that is planned is promised its deadline if it takes at most this part of the GPU
-                    time that promises leave free before its deadline. Later rounds decline it only if there is no other
-                    way. 0: newcomers may take the place of every job.
-        program     whether the program is solved; otherwise the answer is the plan by rule, without a bound, and
-                    nothing is proven where it does not keep all jobs that must be kept.
-        orders      without the program and ``admission``: orders in which a plan of all jobs is searched; with 1 it
-                    only shows that all can be kept, and no job that waits runs earlier on free GPUs.
+                    time that promises leave free before its deadline. Later rounds decline it only
+                    if there is no other way. 0: newcomers may take the place of every job.
+        program     whether the program is solved; otherwise the answer is the plan by rule, without
+                    a bound, and nothing is proven where it does not keep all jobs that must be
+                    kept.
+        orders      without the program and ``admission``: orders in which a plan of all jobs is
+                    searched; with 1 it only shows that all can be kept, and no job that waits runs
+                    earlier on free GPUs.
         intervals   the most intervals.
         columns     x_ct from which on jobs that may be declined are planned by column generation.
         slot        length of intervals in s, which are equal then.
@@ -347,8 +358,8 @@ class ElasticProgram(DeadlineProgram):
 
     @cached_property
     def profile(self) -> Profile:
-        """What there is, beside jobs that go on to their ends too late, as they cannot be preempted,
-        and jobs in their exempt time.
+        """What there is, beside jobs that go on to their ends too late, as they cannot be
+        preempted, and jobs in their exempt time.
         """
         times = np.append(0.0, self.supply.changes)
         amounts = self.supply.at(times)
@@ -501,7 +512,9 @@ class ElasticProgram(DeadlineProgram):
 
     @property
     def _able(self) -> BoolArray:
-        """Whether each deadline leaves the job as much time as its fastest level needs without a restart."""
+        """Whether each deadline leaves the job as much time as its fastest level needs without a
+        restart.
+        """
         j, due, _ = self.deadlines
         fastest = np.full(len(self.C), np.inf)
         np.minimum.at(fastest, self.j, self.d)
@@ -520,7 +533,9 @@ class ElasticProgram(DeadlineProgram):
     # --- the program ------------------------------------------------------------------------------
 
     def plan(self) -> LinearPlan:
-        """The program that `DeadlineElastic` states; raises `OutOfTime` if it takes too long to build."""
+        """The program that `DeadlineElastic` states; raises `OutOfTime` if it takes too long to
+        build.
+        """
         if self.witness.stopped and self.timed:
             return self.by_rule_alone(Termination.TIME_LIMIT, NO_TIME_FOR_RULE)
         self._refuse_impossible()
@@ -576,8 +591,8 @@ class ElasticProgram(DeadlineProgram):
         return alone
 
     def of_schedule(self, schedule: Schedule) -> LinearPlan:
-        """The same, in which jobs run as in a schedule or are declined: the clock may have chosen among the
-        plans by rule. Raises ValueError where a job that goes on to its end is not in it.
+        """The same, in which jobs run as in a schedule or are declined: the clock may have chosen
+        among the plans by rule. Raises ValueError where a job that goes on to its end is not in it.
         """
         levels = {level.column: level for level in self._levels}
         pieces: dict[int, list[Piece]] = {}
@@ -597,8 +612,8 @@ class ElasticProgram(DeadlineProgram):
 
     @property
     def _held_by_x(self) -> int:
-        """How many entries the rows ``capacity`` have for x: whatever the intervals are, as many for each
-        level as there are steps between its release and its deadline.
+        """How many entries the rows ``capacity`` have for x: whatever the intervals are, as many
+        for each level as there are steps between its release and its deadline.
         """
         _, steps = self._steps_between(self.release[self.j], self.due)
         return int(steps @ np.diff(self.uses.indptr))
@@ -675,7 +690,9 @@ class ElasticProgram(DeadlineProgram):
 
     @cached_property
     def fresh(self) -> IntArray:
-        """Rows of `job_and_interval` with an h: of jobs that have not run yet, but for the first."""
+        """Rows of `job_and_interval` with an h: of jobs that have not run yet, but for the
+        first.
+        """
         if not len(self.of):
             return np.zeros(0, np.int64)
         again, _, ran = self._restart
@@ -688,8 +705,8 @@ class ElasticProgram(DeadlineProgram):
 
     @cached_property
     def _ran_before(self) -> tuple[IntArray, IntArray]:
-        """The h of each row of `job_and_interval`, and of each y with a first start that is free; -1
-        where there is none.
+        """The h of each row of `job_and_interval`, and of each y with a first start that is free;
+        -1 where there is none.
         """
         j_row, _, row = self.job_and_interval
         number = np.full(len(j_row), -1, np.int64)
@@ -760,7 +777,9 @@ class ElasticProgram(DeadlineProgram):
 
     @cached_property
     def _held(self) -> tuple[sp.csr_matrix, sp.csr_matrix, IntArray]:
-        """What each x and each z holds; resource and step, as one number, of each row that is used."""
+        """What each x and each z holds; resource and step, as one number, of each row that is
+        used.
+        """
         planned = self._planned
         by_x = self._entries(np.arange(len(self.of)), self.of, self.begin, self.end)
         by_z = self._entries(planned.number, planned.c, planned.start, planned.end)
@@ -837,12 +856,13 @@ class ElasticProgram(DeadlineProgram):
         blocks = (self.of, self.charged, self.fresh, self.c, self.z, self.deadlines[0])
         return tuple(len(block) for block in blocks)
 
-    # --- column generation: a column is a schedule of one job ---------------------------------------
+    # --- column generation: a column is a schedule of one job -------------------------------------
 
     @property
     def _step(self) -> float | None:
         """The smallest difference between two sums of values, where all values are the same."""
-        # Deadlines that have passed are a constant of the objective, which is no multiple of other values.
+        # Deadlines that have passed are a constant of the objective, which is no multiple of other
+        # values.
         values = np.unique(np.append(self.deadlines[2], self.highest_value[self.asked]))
         return float(values[0]) if len(values) == 1 and values[0] > 0 else None
 
@@ -922,8 +942,8 @@ class ElasticProgram(DeadlineProgram):
         return number[np.unique(z, return_index=True)[1]]
 
     def _whole(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """(x, y, h, w) of jobs that run in some x, but for levels in which restarts take more than they
-        bring.
+        """(x, y, h, w) of jobs that run in some x, but for levels in which restarts take more than
+        they bring.
         """
         held, restarted = self._progress
         y, h = self._starts(x)
@@ -936,7 +956,9 @@ class ElasticProgram(DeadlineProgram):
     # --- points and schedules ---------------------------------------------------------------------
 
     def _known(self) -> FloatArray | None:
-        """The point of the plan by rule; None if it leaves out a job that must meet its deadline."""
+        """The point of the plan by rule; None if it leaves out a job that must meet its
+        deadline.
+        """
         if not np.isin(np.flatnonzero(self.must), self.z).all():
             return None
         return self.complete(self.witness.schedule(self.C))
@@ -989,8 +1011,8 @@ class ElasticProgram(DeadlineProgram):
         return job[left], c[left], start[left], end[left]
 
     def _stretches(self, x: IntArray, progress: FloatArray) -> list[Stretch]:
-        """The stretches of a job that runs in these x: in each level for as long as it makes progress
-        there, until it is done.
+        """The stretches of a job that runs in these x: in each level for as long as it makes
+        progress there, until it is done.
         """
         j = int(self.j[self.of[x[0]]])
         one_deadline = np.count_nonzero(self.deadlines[0] == j) == 1

@@ -1,4 +1,5 @@
-"""Deadlines met by jobs that may be stopped, resumed and moved at any moment: an event-interval program."""
+"""Deadlines met by jobs that may be stopped, resumed and moved at any moment: an event-interval
+program."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ from optsched.solution.plan import LinearPlan, Relaxation, Sifting, Slices
 MOST_COLUMNS = 1_000_000
 """Columns y above which intervals are merged: a program of so many is solved in half a minute."""
 MOST_SIFTED, SIFTED_FROM = 4_000_000, 300_000
-"""MOST_SIFTED: the same limit for a program without a choice, which is sifted. SIFTED_FROM: number of
-columns y from which it is sifted.
+"""MOST_SIFTED: the same limit for a program without a choice, which is sifted. SIFTED_FROM: number
+of columns y from which it is sifted.
 """
 MOST_REFUTING = 200_000
 """The same limit for the merged program that shows in seconds that a sifted one is infeasible."""
@@ -71,21 +72,25 @@ class DeadlineFluid(Formulation):
     least GPU time, or the least value of jobs that are declined.
 
     Sets
-        k in K: classes of n_k equal jobs with a deadline;  c in C_k: their columns without a partner;
-        t: intervals, of length L_t, between two successive moments at which a job arrives, a deadline passes or
-        capacity changes;  r in R: renewable resources;  b in B: consumable resources.
+        k in K: classes of n_k equal jobs with a deadline;  c in C_k: their columns without a
+        partner;
+        t: intervals, of length L_t, between two successive moments at which a job arrives, a
+        deadline passes or capacity changes;  r in R: renewable resources;  b in B: consumable
+        resources.
     Parameters
-        d_c: duration of all work that is left, in column c; with the option ``quantile`` q a duration from a rate is
-        kept with probability q (stated durations are exact);
+        d_c: duration of all work that is left, in column c; with the option ``quantile`` q a
+        duration from a rate is kept with probability q (stated durations are exact);
         g_c: GPUs of column c;  u_rc: what it holds of r;  u_bc: what all work in it uses up of b;
         G_rt: capacity of r in t;  G_b: amount of b;
-        D_km: deadlines of class k, ascending: the job's, or those of options (attribute ``deadline``, seconds on the
-        clock of now), for soft deadlines: later, with less value;  v_km: value of the option;
+        D_km: deadlines of class k, ascending: the job's, or those of options (attribute
+        ``deadline``, seconds on the clock of now), for soft deadlines: later, with less value;
+        v_km: value of the option;
         the job's weight, if none of its options has a value.
     Variables
-        y_ct: seconds that jobs of the class run in column c during t, added up; only between arrival and deadline of c;
-        a_km: jobs of class k that are done by D_km, and not by an earlier one;  the constant n_k for a class without
-        a choice (none of its jobs may be declined, and it has one deadline).
+        y_ct: seconds that jobs of the class run in column c during t, added up; only between
+        arrival and deadline of c;
+        a_km: jobs of class k that are done by D_km, and not by an earlier one;  the constant n_k
+        for a class without a choice (none of its jobs may be declined, and it has one deadline).
     Program
         minimise  sum_c sum_t g_c (1 + ``early`` start_t / end of the last interval) y_ct      without a choice
         minimise  sum_k n_k max_m v_km - sum_k sum_m v_km a_km                                 classes with a choice
@@ -110,21 +115,23 @@ class DeadlineFluid(Formulation):
     deadlines, the answer is undecided. If this program is infeasible, no schedule keeps all
     deadlines.
 
-    A program of 300,000 columns y or more without a choice is solved by sifting (`optsched.solving.sifting`): it
-    begins with the columns that are cheapest at the prices of a relaxation with few intervals. With more than
-    4,000,000 columns y, or 1,000,000 with a choice, intervals are merged. In a merged interval a job
-    runs for at most the time between its arrival and its deadline; the program is then a relaxation even for jobs
-    on one GPU.
+    A program of 300,000 columns y or more without a choice is solved by sifting
+    (`optsched.solving.sifting`): it begins with the columns that are cheapest at the prices of a
+    relaxation with few intervals. With more than 4,000,000 columns y, or 1,000,000 with a choice,
+    intervals are merged. In a merged interval a job runs for at most the time between its arrival
+    and its deadline; the program is then a relaxation even for jobs on one GPU.
 
-    Under a time limit the plan by rule comes first, for at most half of it, so that the answer is at least as good as
-    the plan by rule, if there is one.
+    Under a time limit the plan by rule comes first, for at most half of it, so that the answer is
+    at least as good as the plan by rule, if there is one.
 
     Options
-        admission   jobs may be declined; otherwise all must be done by their deadlines, or the instance is infeasible.
+        admission   jobs may be declined; otherwise all must be done by their deadlines, or the
+                    instance is infeasible.
         early       how much more a GPU second costs at the end of the last interval than now.
         capacity    {resource: [capacity in round 0, 1, ...]}: calendars; the last number goes on.
-        schedule    whether a schedule is made. ``false``: only a lower bound on the number of jobs that miss their
-                    deadlines (perhaps no whole number), by a linear program of at most 20,000 columns y.
+        schedule    whether a schedule is made. ``false``: only a lower bound on the number of jobs
+                    that miss their deadlines (perhaps no whole number), by a linear program of at
+                    most 20,000 columns y.
 
     References
         E. L. Lawler, J. Labetoulle, "On preemptive scheduling of unrelated parallel processors by
@@ -182,8 +189,8 @@ class FluidProgram(DeadlineProgram):
     Attributes
     ----------
     timer : Timer
-        Time limit. When it is over, points are no longer turned into schedules, and the search for the
-        plan by rule stops.
+        Time limit. When it is over, points are no longer turned into schedules, and the search for
+        the plan by rule stops.
     merges_above : int or None
         Columns y above which intervals are merged. None: as many as can be solved.
     """
@@ -266,7 +273,9 @@ class FluidProgram(DeadlineProgram):
 
     @property
     def merged(self) -> bool:
-        """Whether jobs may arrive or be due inside an interval: then the program is a relaxation."""
+        """Whether jobs may arrive or be due inside an interval: then the program is a
+        relaxation.
+        """
         return len(self.edges) < len(self.moments)
 
     @cached_property
@@ -299,7 +308,9 @@ class FluidProgram(DeadlineProgram):
 
     @cached_property
     def size(self) -> IntArray:
-        """Number of intervals of each column, (c,): 0 where the deadline is not after the arrival."""
+        """Number of intervals of each column, (c,): 0 where the deadline is not after the
+        arrival.
+        """
         last = np.asarray(np.searchsorted(self.edges, self.due), np.int64)
         return np.where(self.due > self.release[self.k], last - self.first, 0)
 
@@ -342,8 +353,9 @@ class FluidProgram(DeadlineProgram):
     # --- the program ------------------------------------------------------------------------------
 
     def plan(self) -> LinearPlan:
-        """The program that `DeadlineFluid` states. Under a time limit the plan by rule is made first: once the
-        program is built, the time may be over. Raises `OutOfTime` if the rule finds no plan in time.
+        """The program that `DeadlineFluid` states. Under a time limit the plan by rule is made
+        first: once the program is built, the time may be over. Raises `OutOfTime` if the rule finds
+        no plan in time.
         """
         self._refuse_impossible()
         if self.timer.seconds is not None and self.has_schedule:
@@ -354,8 +366,8 @@ class FluidProgram(DeadlineProgram):
         return self.program_first()
 
     def program_first(self) -> LinearPlan:
-        """The same, but the plan by rule is made only once it is needed: a proof that there is no schedule needs
-        none.
+        """The same, but the plan by rule is made only once it is needed: a proof that there is no
+        schedule needs none.
         """
         self._refuse_impossible()
         return LinearPlan(
@@ -372,11 +384,13 @@ class FluidProgram(DeadlineProgram):
 
     @property
     def _is_late(self) -> bool:
-        """Whether the time limit is over, and a smaller program with the same objective can be built instead."""
+        """Whether the time limit is over, and a smaller program with the same objective can be
+        built instead.
+        """
         fewer = self.merges_above is None and len(self.of) > MOST_BOUNDING
         return self.timer.is_over and fewer and not (self.early and not self.chooses.any())
 
-    # --- sifting: the columns that may be in an optimum --------------------------------------------
+    # --- sifting: the columns that may be in an optimum -------------------------------------------
 
     @property
     def _is_sifted(self) -> bool:
@@ -407,8 +421,8 @@ class FluidProgram(DeadlineProgram):
         return Sifting(lambda: coarse.program, first, cheapest)
 
     def prices(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Prices by the duals y of the rows: of a unit of each resource for a second, shape (R, intervals),
-        and of a unit of each consumable resource, shape (B,).
+        """Prices by the duals y of the rows: of a unit of each resource for a second, shape (R,
+        intervals), and of a unit of each consumable resource, shape (B,).
         """
         arrays = self.program.arrays
         capacity = np.zeros(self.G.size)
@@ -419,8 +433,8 @@ class FluidProgram(DeadlineProgram):
         return capacity.reshape(self.G.shape), budget
 
     def _cheapest(self, capacity: FloatArray, budget: FloatArray, work: float) -> IntArray:
-        """For each job the cheapest column y of each interval at these prices, cheapest intervals first,
-        until together they could do ``work`` times its work.
+        """For each job the cheapest column y of each interval at these prices, cheapest intervals
+        first, until together they could do ``work`` times its work.
         """
         held, used = self._held
         of, k = self.of, self.k[self.of]
@@ -499,7 +513,9 @@ class FluidProgram(DeadlineProgram):
 
     @cached_property
     def _work(self) -> sp.csr_matrix:
-        """Part of a job's work that a second of each y does by each deadline, shape (deadlines, y)."""
+        """Part of a job's work that a second of each y does by each deadline, shape (deadlines,
+        y).
+        """
         k, due, _ = self.deadlines
         intervals = len(self.length)
         end = k * (intervals + 1) + np.searchsorted(self.edges, due)
@@ -541,7 +557,9 @@ class FluidProgram(DeadlineProgram):
 
     @cached_property
     def _entries(self) -> tuple[FloatArray, IntArray, IntArray]:
-        """(u_rc, resource and interval as one number, y) of every entry of the rows ``capacity``."""
+        """(u_rc, resource and interval as one number, y) of every entry of the rows
+        ``capacity``.
+        """
         uses = self.uses[:, self.of].tocoo()
         column = uses.col.astype(np.int64)
         return uses.data, uses.row.astype(np.int64) * len(self.length) + self.t[column], column
@@ -605,8 +623,9 @@ class FluidProgram(DeadlineProgram):
     def _filled(self, rows: JobRows, interval: IntArray) -> Schedule | None:
         """The schedule in which each job runs in each interval about as long as in the point.
 
-        In each interval the jobs with the least time between arrival and deadline come first, among equal
-        ones those that run longest. Work that finds no room runs by rule wherever there is room.
+        In each interval the jobs with the least time between arrival and deadline come first, among
+        equal ones those that run longest. Work that finds no room runs by rule wherever there is
+        room.
         """
         if self._has_shares:
             return None
@@ -645,10 +664,11 @@ class FluidProgram(DeadlineProgram):
         return schedule_of(self.C, stretches_of(pieces))
 
     def _rows(self, x: FloatArray) -> tuple[JobRows, IntArray]:
-        """Which job runs in which column for which fraction of an interval, and the intervals; in order of
-        interval, job, column.
+        """Which job runs in which column for which fraction of an interval, and the intervals; in
+        order of interval, job, column.
 
-        Jobs of a class share its time equally. Time beyond their work is left out, the latest first.
+        Jobs of a class share its time equally. Time beyond their work is left out, the latest
+        first.
         """
         C, k, of = self.C, self.k, self.of
         y, a = x[: len(of)], x[len(of) :]

@@ -1,4 +1,5 @@
-"""What the programs of `deadline_elastic` and `deadline_fluid` have in common: columns in intervals, and words."""
+"""What the programs of `deadline_elastic` and `deadline_fluid` have in common: columns in
+intervals, and words."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from optsched.formulation import Infeasible
 from optsched.solution import Conflict, Schedule
 
 DONE = 1e-6
-"""Part of its work that may be missing where a job counts as done: the tolerance of certificates."""
+"""Part of its work that may be missing where a job counts as done: the tolerance of
+certificates."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ class DeadlineProgram(ABC):
     def highest_value(self) -> FloatArray:
         """The largest value that a job of each class can have, max_m v_km; (K,).
 
-        Deadlines that no job can meet any more count too: their jobs are declined, at the cost of their value.
+        Deadlines that no job can meet any more count too: their jobs are declined, at the cost of
+        their value.
         """
         C, highest = self.C, np.zeros(len(self.C))
         stated = np.flatnonzero(C.alone & np.isfinite(column_deadlines(C)))
@@ -138,7 +141,9 @@ class DeadlineProgram(ABC):
         return slack_of(self.now, moment)
 
     def _columns_of(self, schedule: Schedule) -> IntArray:
-        """The column of each stretch of a schedule, an index of ``c``; raises ValueError without."""
+        """The column of each stretch of a schedule, an index of ``c``; raises ValueError
+        without.
+        """
         return place_in(self.c, schedule, "without a deadline")
 
     # --- words ------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """What the others could have without one job: brackets for all jobs from a few programs.
 
-Without one job of class k the others can have V_k, the optimum of its own program. One of many jobs changes
-little, so a few prices and allocations bound V_k for all k. Sets and names as in `formulations.partial_allocation`,
-a_kc = level of a job of class k that is in column c all the time, rows A x <= W of what is limited.
+Without one job of class k the others can have V_k, the optimum of its own program. One of many jobs
+changes little, so a few prices and allocations bound V_k for all k. Sets and names as in
+`formulations.partial_allocation`, a_kc = level of a job of class k that is in column c all the
+time, rows A x <= W of what is limited.
 
     bound     V_k  <=  p W + sum_i n_i u_i(p) - u_k(p)                                    for any prices p >= 0
               u_k(p) = max over z >= 0, sum_c z_c <= 1 of  w_k log(sum_c a_kc z_c) - sum_c (A' p)_c z_c
@@ -10,10 +11,10 @@ a_kc = level of a job of class k that is in column c all the time, rows A x <= W
     value     V_k  >=  sum_m lambda_m (F_m - w_k log(level_k(x^m)))
                        if  sum_m lambda_m (A x^m - W - use_k(x^m)) <= 0,  sum_m lambda_m = 1,  lambda >= 0
 
-where x^m are allocations of all jobs with the values F_m = sum_i n_i w_i log(level_i(x^m)), and use_k(x^m) is what one
-job of class k holds there: as logarithms are concave, the others have at least so much at the mixture. An x^m may hold
-more than there is. The best mixture is a linear program of one row for each limit, small enough to be solved for
-all k at once.
+where x^m are allocations of all jobs with the values F_m = sum_i n_i w_i log(level_i(x^m)), and
+use_k(x^m) is what one job of class k holds there: as logarithms are concave, the others have at
+least so much at the mixture. An x^m may hold more than there is. The best mixture is a linear
+program of one row for each limit, small enough to be solved for all k at once.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ class WithoutOne:
         self.bound = self._bounds(prices)
 
     def add(self, x: FloatArray, prices: FloatArray, classes: IntArray) -> None:
-        """Bounds of prices of `limit_rows`, and for some of the classes values of mixtures with an allocation x^m."""
+        """Bounds of prices of `limit_rows`, and for some of the classes values of mixtures with an
+        allocation x^m.
+        """
         self.bound = np.minimum(self.bound, self._bounds(prices))
         over, worth = self._mixed(x)
         more, gain = over - self._first, worth - self._worth
@@ -103,7 +106,9 @@ class WithoutOne:
         self.value[some] = np.maximum(self.value[some], self._worth[some] + best)
 
     def _mixed(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What an allocation without one job of each class holds above the limits, shape (K, R), and is worth, (K,)."""
+        """What an allocation without one job of each class holds above the limits, shape (K, R),
+        and is worth, (K,).
+        """
         C = self.program.classes
         worth = self.weight * np.log(self.program.level(x))
         return self._rows @ x - self._most - self._use(x).T.toarray(), float(
@@ -117,11 +122,12 @@ class WithoutOne:
         return float(prices @ self._most) + float(self.program.classes.count @ u) - u
 
     def scaled(self, k: int) -> tuple[FloatArray, FloatArray]:
-        """x* with so much more of what is limited as one job of class k holds, and the prices that this leads to.
+        """x* with so much more of what is limited as one job of class k holds, and the prices that
+        this leads to.
 
-        Jobs that are idle for a part of their time have more or less of what they have, by parts theta_i of it that
-        cost least: the sum of n_i w_i theta_i^2 is smallest. It is right to the second order but for jobs that
-        would go elsewhere.
+        Jobs that are idle for a part of their time have more or less of what they have, by parts
+        theta_i of it that cost least: the sum of n_i w_i theta_i^2 is smallest. It is right to the
+        second order but for jobs that would go elsewhere.
         """
         C, idle = self.program.classes, self._idle
         fall = self._fall @ self._own_use[:, [k]].toarray().ravel()

@@ -8,21 +8,21 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray
 
 ROUNDS = 500
-"""Most pivots per job. Beyond that some dominated columns may stay: solving is slower, the optimum is
-the same.
+"""Most pivots per job. Beyond that some dominated columns may stay: solving is slower, the optimum
+is the same.
 """
 
 
 def dominated(
     owner: IntArray, value: FloatArray, usage: sp.csr_matrix, eligible: BoolArray
 ) -> BoolArray:
-    """True where another column of the same owner has at least the value, and uses at most as much of
-    every resource. Of equal columns the first is kept.
+    """True where another column of the same owner has at least the value, and uses at most as much
+    of every resource. Of equal columns the first is kept.
 
     The columns of an owner are sorted by falling value, then by growing use, so that a column is
-    dominated only by earlier ones. Each remaining column in turn is the pivot; later columns that need
-    at least as much of every resource are removed. All owners are handled at once: the number of
-    rounds is the largest number of columns that any owner keeps.
+    dominated only by earlier ones. Each remaining column in turn is the pivot; later columns that
+    need at least as much of every resource are removed. All owners are handled at once: the number
+    of rounds is the largest number of columns that any owner keeps.
 
     Parameters
     ----------

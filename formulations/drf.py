@@ -26,28 +26,29 @@ class DominantResourceFairness(ByTenants):
         classes k of n_k equal jobs, columns c, resources r; types of resources: GPUs, CPUs and
         memory of all pools together, and each further resource of the cluster
     Parameters
-        d_c       dominant share of column c: the largest share that it holds of any type of resource in the whole
-                  cluster (CPUs and memory: of the pools that state them); two jobs that share GPUs count for half
-                  of it each
+        d_c       dominant share of column c: the largest share that it holds of any type of
+                  resource in the whole cluster (CPUs and memory: of the pools that state them); two
+                  jobs that share GPUs count for half of it each
         p_k       weight; tenants e of weight w_e
     Level
         share_k(x) = sum_c member_kc d_c x_c / n_k           (half of d_c for each of two jobs)
     Method
-        water filling of the shares, as in `formulations.water_filling`. Without tenants the share of a job grows
-        at rate p_k; with tenants at w_e p_k / (sum of p over the tenant's jobs that can still grow), or one job at a
-        time at w_e (policy ``fifo``)
+        water filling of the shares, as in `formulations.water_filling`. Without tenants the share
+        of a job grows at rate p_k; with tenants at w_e p_k / (sum of p over the tenant's jobs that
+        can still grow), or one job at a time at w_e (policy ``fifo``)
     Program
         maximise  sum_k nt_k(x)   s.t.  share_k(x) >= L_k for every class k,  time, capacity
 
         L_k is the share that water filling reached, nt_k(x) = sum_c T_kc x_c / prop_k as in
-        `formulations.water_filling`: among the allocations with these shares, the one with the highest throughput.
+        `formulations.water_filling`: among the allocations with these shares, the one with the
+        highest throughput.
 
     A user with many tasks is a tenant with as many jobs. With tasks <1 CPU, 4 GB> and <3 CPU, 1 GB>
     on <9 CPU, 18 GB> users A and B run 3 and 2 tasks, both with a share of 2/3.
 
     Options
-        tenants    ``true`` (default): capacity is shared among tenants; ``false``: tenants are ignored, only the
-                   weights of jobs count.
+        tenants    ``true`` (default): capacity is shared among tenants; ``false``: tenants are
+                   ignored, only the weights of jobs count.
 
     References
         A. Ghodsi et al. "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types",

@@ -1,4 +1,5 @@
-"""ElasticFlow as published: the least share of GPUs with which each job meets its deadline, and expansion."""
+"""ElasticFlow as published: the least share of GPUs with which each job meets its deadline, and
+expansion."""
 
 from __future__ import annotations
 
@@ -22,25 +23,30 @@ class ElasticFlow(DeadlineElastic):
     """The published rule for deadlines of elastic jobs: minimum satisfactory shares, and expansion.
 
     Sets
-        j in J: jobs with a deadline;  l in L_j: their levels by GPUs, up to the fastest;  t: periods from now on,
-        between which jobs with earlier deadlines start, end or change their levels.
+        j in J: jobs with a deadline;  l in L_j: their levels by GPUs, up to the fastest;
+        t: periods from now on, between which jobs with earlier deadlines start, end or change
+        their levels.
     Parameters
-        r_jl: work of j per second at l;  D_j: the deadline;  free_t: what jobs with earlier deadlines leave in t.
+        r_jl: work of j per second at l;  D_j: the deadline;  free_t: what jobs with earlier
+        deadlines leave in t.
     Rule
-        Jobs come by deadline. The share of j is the least level s with which the levels a_t = the largest l <= s
-        that fits into free_t do its work, counted from D_j back to some period T. It runs at a_t from the begin of T
-        on, and before T at the largest level below s that fits, so that it may end early. Jobs that were admitted
-        before keep their deadlines: a newcomer with which one of them finds no share is declined. GPUs that are free
-        now go to the jobs one level at a time: first to jobs without a GPU, then to those whose GPU time grows most by
+        Jobs come by deadline. The share of j is the least level s with which the levels a_t = the
+        largest l <= s that fits into free_t do its work, counted from D_j back to some period T. It
+        runs at a_t from the begin of T on, and before T at the largest level below s that fits, so
+        that it may end early. Jobs that were admitted before keep their deadlines: a newcomer with
+        which one of them finds no share is declined. GPUs that are free now go to the jobs one
+        level at a time: first to jobs without a GPU, then to those whose GPU time grows most by
         each GPU more (as in the authors' code; in the paper, least).
 
-    `deadline-elastic` has the program, and a rule that keeps more deadlines. Here restarts do not count in shares: a
-    job whose restarts do not fit takes a larger share, or is declined. Where all must be kept and the rule finds no
-    plan, `deadline-fluid` shows that the instance is infeasible, or nothing is proven and the status is ``limit``. The
-    authors' code has more rules: plans are 60 s apart, ends are rounded up to that, all newcomers of a plan are
-    declined together and never asked again, and a table bounds the GPUs of each model.
+    `deadline-elastic` has the program, and a rule that keeps more deadlines. Here restarts do not
+    count in shares: a job whose restarts do not fit takes a larger share, or is declined. Where all
+    must be kept and the rule finds no plan, `deadline-fluid` shows that the instance is infeasible,
+    or nothing is proven and the status is ``limit``. The authors' code has more rules: plans are 60
+    s apart, ends are rounded up to that, all newcomers of a plan are declined together and never
+    asked again, and a table bounds the GPUs of each model.
 
-    Once the time is over, the remaining new jobs get shares of the free GPUs, and no job is planned again.
+    Once the time is over, the remaining new jobs get shares of the free GPUs, and no job is planned
+    again.
 
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines.
@@ -79,8 +85,8 @@ class ElasticFlow(DeadlineElastic):
 def plan_shares(jobs: Sequence[LevelJob], profile: Profile, timer: Timer = UNLIMITED) -> LevelPlan:
     """The plan of the published rule; ``profile`` is not changed.
 
-    Once the time is over, newcomers take shares of what is left, whatever their deadlines, as those of others
-    are not planned again for them.
+    Once the time is over, newcomers take shares of what is left, whatever their deadlines, as those
+    of others are not planned again for them.
     """
     plan, stopped = LevelPlan(jobs, profile.copy()), False
     for number in sorted(range(len(jobs)), key=lambda number: _place(jobs, number)):
@@ -149,8 +155,8 @@ def _share(job: LevelJob, profile: Profile) -> Run | None:
 def _pieces(
     levels: Sequence[Level], chosen: IntArray, begin: FloatArray, stop: FloatArray
 ) -> list[Piece]:
-    """Pieces at the level of each period, counted from 1, 0 for none; those that follow each other at
-    the same level are one.
+    """Pieces at the level of each period, counted from 1, 0 for none; those that follow each other
+    at the same level are one.
     """
     pieces: list[Piece] = []
     for number, start, end in zip(chosen.tolist(), begin.tolist(), stop.tolist(), strict=True):
@@ -189,8 +195,8 @@ def _gain(run: Run, wider: Run) -> tuple[bool, float]:
 
 
 def _wider(plan: LevelPlan, number: int) -> Run | None:
-    """The run of a job at the next level with more GPUs for as long as there is room from now on; None
-    without.
+    """The run of a job at the next level with more GPUs for as long as there is room from now on;
+    None without.
     """
     job, run = plan.jobs[number], plan.runs[number]
     levels, now = _levels(job), _now(run)

@@ -19,8 +19,8 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Candidates, Classes, classes_apart, column_alone
 
 PACKED = 1.5
-"""Two jobs share GPUs only if their throughputs, each divided by that of the job alone, add up to more than
-this.
+"""Two jobs share GPUs only if their throughputs, each divided by that of the job alone, add up to
+more than this.
 """
 ROUNDING = 1e-9
 """Fraction of a capacity by which jobs may exceed it, as rounding."""
@@ -50,7 +50,8 @@ class Fifo(Rule):
                    T_i(l)j / T_ij + T_l(i)j / T_lj on the pool j of l (ties: the first to start), if
                    that exceeds 1.5; stop at the first i without such an l.
         seed       of the draws of ``agnostic``; by default that of the run.
-        bound      also solve max-throughput with jobs that share time and GPUs, for a bound and a gap.
+        bound      also solve max-throughput with jobs that share time and GPUs, for a bound and a
+                   gap.
 
     References
         D. Narayanan et al., OSDI 2020, repository policies ``fifo_perf``, ``fifo`` (there without
@@ -86,7 +87,9 @@ class Fifo(Rule):
         return candidates.classes(frozenset())
 
     def decide(self, C: Classes, seed: int) -> Deciding:
-        """Each job that runs becomes a class of its own; the waiting jobs of a kind stay one class."""
+        """Each job that runs becomes a class of its own; the waiting jobs of a kind stay one
+        class.
+        """
         yield from ()
         queue = _Queue(C.candidates.by_kind().classes(frozenset()))
         random = self.random(seed) if self.options.variant == "agnostic" else None
@@ -159,8 +162,8 @@ class _Queue:
         present = np.flatnonzero(K.of_job >= 0)
         order = present[np.argsort(K.instance.jobs_table.arrival[present], kind="stable")]
         gang = K.gang.tolist()
-        # Kinds that were left out: they have no column, or only pools without a rate have room for them.
-        # They are checked again only after a job has started.
+        # Kinds that were left out: they have no column, or only pools without a rate have room for
+        # them. They are checked again only after a job has started.
         left_out: set[int] = set()
         for position, (job, kind) in enumerate(
             zip(order.tolist(), K.of_job[order].tolist(), strict=True)

@@ -36,7 +36,8 @@ class FinishTimeFairness(OnReferencePool):
         t_k       seconds since the arrival (age);  N_k steps left
         iso_k     = sum_j T_kj y_kj, the isolated throughput, y as in `formulations.isolated`
                   (of a job that uses no pool: its fastest)
-        C_k       isolated time so far (``history.isolated_time``): what the steps done would have taken isolated, s
+        C_k       isolated time so far (``history.isolated_time``): what the steps done would have
+                  taken isolated, s
         D_k       = C_k + N_k / iso_k, the job's finish time in isolation, s
         thr_k(x)  = sum_c T_kc x_c / n_k
     Program

@@ -91,12 +91,14 @@ class Gandiva(_Packing):
     and split the cluster equally.
 
     Parameters
-        T_ij throughput of job i on pool j at its gang s_i (its reference column); T_i(l)j while it shares those GPUs
-        with l;  W_j GPUs
+        T_ij throughput of job i on pool j at its gang s_i (its reference column); T_i(l)j while it
+        shares those GPUs with l;  W_j GPUs
     Pairs
-        ratio_ilj = T_i(l)j / T_ij + T_l(i)j / T_lj,  for jobs of equal size that both run on j alone
+        ratio_ilj = T_i(l)j / T_ij + T_l(i)j / T_lj,  for jobs of equal size that both run on j
+        alone
         sum_i s_i <= sum_j W_j  ->  there are no pairs (unless ``pack`` is ``always``): no job has to share
-        otherwise ``random``: as often as there are jobs draw two of those left, and pair them if s_i = s_l;
+        otherwise ``random``: as often as there are jobs draw two of those left, and pair them if
+        s_i = s_l;
                   ``greedy``: pair the two of those left whose gain is the largest, as long as it is
                   positive
         a pair is dropped on every pool where ratio_ilj < 1, and as a whole if no pool is left

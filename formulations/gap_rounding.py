@@ -1,4 +1,5 @@
-"""Rounding of the generalised assignment problem (Shmoys and Tardos): cheap, and nearly within capacity."""
+"""Rounding of the generalised assignment problem (Shmoys and Tardos): cheap, and nearly within
+capacity."""
 
 from __future__ import annotations
 
@@ -29,25 +30,27 @@ AT_MOST_SPLIT = "the cost is at most that of jobs that may be split"
 
 
 class GapRounding(Rule):
-    """Give every job exactly one of its options, at no more than the cost of jobs that may be split; agents may
-    exceed their capacity by one job.
+    """Give every job exactly one of its options, at no more than the cost of jobs that may be
+    split; agents may exceed their capacity by one job.
 
     Symbols as in ``gap``; every option uses one resource, its agent.
     Rule
-        1. LP: the relaxation of ``gap``, 0 <= x_ij <= 1, costs LP. No assignment within the capacities costs less.
-        2. Agent i has ceil(sum_j x_ij) slots, filled with its jobs by decreasing a_ij; a slot holds 1, and a job may be
-           in two slots.
+        1. LP: the relaxation of ``gap``, 0 <= x_ij <= 1, costs LP. No assignment within the
+           capacities costs less.
+        2. Agent i has ceil(sum_j x_ij) slots, filled with its jobs by decreasing a_ij; a slot holds
+           1, and a job may be in two slots.
         3. Jobs and slots are matched at the least total cost.
     Guarantee
         sum_ij c_ij x_ij  <=  LP                                    it is the bound of the solution
         sum_j a_ij x_ij   <=  b_i + max_j a_ij                      every agent
 
-    The certificate checks both, and a note names the agents that exceed their capacity. An objective below the bound
-    is no error: it comes from these agents. To stay within the capacities, take ``gap``.
+    The certificate checks both, and a note names the agents that exceed their capacity. An
+    objective below the bound is no error: it comes from these agents. To stay within the
+    capacities, take ``gap``.
 
     References
-        D. B. Shmoys, E. Tardos, "An approximation algorithm for the generalized assignment problem", Mathematical
-        Programming 62 (1993).
+        D. B. Shmoys, E. Tardos, "An approximation algorithm for the generalized assignment
+        problem", Mathematical Programming 62 (1993).
     """
 
     name = "gap-rounding"

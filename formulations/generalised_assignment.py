@@ -20,8 +20,8 @@ class GeneralisedAssignment(Formulation):
     """Give every job exactly one of its options at the least total cost; no agent is overloaded.
 
     Sets
-        jobs j, in classes of n_k equal jobs; options i of each (agents that can do it); resources r (agents), and GPUs
-        of pools
+        jobs j, in classes of n_k equal jobs; options i of each (agents that can do it); resources r
+        (agents), and GPUs of pools
     Parameters
         c_ij      cost of option i of job j: ``cost`` of the option
         a_ij[r]   what it uses of r;   b_r capacity
@@ -33,18 +33,20 @@ class GeneralisedAssignment(Formulation):
                   sum_ij a_ij[r] x_ij <= b_r         for every resource
                   x binary
 
-    In the generalised assignment problem of the literature an option uses one resource, its agent. Options
-    may use several here (multi-resource GAP). Options need no rate. Jobs without options are refused, as they
-    have no costs. A job that no option has room for makes the instance infeasible. Left out: jobs that have
-    not arrived or have no step left.
+    In the generalised assignment problem of the literature an option uses one resource, its agent.
+    Options may use several here (multi-resource GAP). Options need no rate. Jobs without options
+    are refused, as they have no costs. A job that no option has room for makes the instance
+    infeasible. Left out: jobs that have not arrived or have no step left.
 
-    The literature has both senses: costs of types a to e are minimised; pages of OR-Library state maxima of
-    the files gap1 to gap12. To maximise, state ``value`` and take ``multiple-choice``, which need not assign all.
+    The literature has both senses: costs of types a to e are minimised; pages of OR-Library state
+    maxima of the files gap1 to gap12. To maximise, state ``value`` and take ``multiple-choice``,
+    which need not assign all.
 
     References
-        G. T. Ross, R. M. Soland, "A branch and bound algorithm for the generalized assignment problem",
-        Mathematical Programming 8 (1975); M. Yagiura, T. Ibaraki, F. Glover, "A path relinking approach with
-        ejection chains for the generalized assignment problem", EJOR 169 (2006).
+        G. T. Ross, R. M. Soland, "A branch and bound algorithm for the generalized assignment
+        problem", Mathematical Programming 8 (1975); M. Yagiura, T. Ibaraki, F. Glover, "A path
+        relinking approach with ejection chains for the generalized assignment problem", EJOR 169
+        (2006).
     """
 
     name = "gap"

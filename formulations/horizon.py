@@ -1,8 +1,8 @@
 """The time model of plans that meet deadlines: intervals of time,
 and how much of each resource there is in each of them.
 
-Times are seconds from ``now``. An interval begins and ends at an *edge*. `lease` takes edges at equal
-distances; `deadline_fluid` takes the moments at which anything changes.
+Times are seconds from ``now``. An interval begins and ends at an *edge*. `lease` takes edges at
+equal distances; `deadline_fluid` takes the moments at which anything changes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ Calendar = dict[str, Annotated[list[Amount], Field(min_length=1)]]
 class Supply:
     """How much there is of each resource from now on.
 
-    Nodes that become available count from then on. A calendar takes precedence over the pools. Running
-    jobs that are not planned hold what they have for as long as they keep their GPUs.
+    Nodes that become available count from then on. A calendar takes precedence over the pools.
+    Running jobs that are not planned hold what they have for as long as they keep their GPUs.
 
     Attributes
     ----------
@@ -103,7 +103,9 @@ class Supply:
         return np.asarray(free.at(np.append(0.0, free.changes)).max(axis=1))
 
     def too_little(self, columns: IntArray) -> IntArray:
-        """A renewable resource of which each class column needs more than there ever is, else -1."""
+        """A renewable resource of which each class column needs more than there ever is, else
+        -1.
+        """
         C = self.C
         usage = sp.csr_matrix(C.usage)[:, columns].tocoo()
         over = usage.data > self.most[usage.row] + ROUNDING * np.maximum(self.most[usage.row], 1.0)
@@ -137,8 +139,8 @@ class Supply:
         do, shape (stretches,).
 
         A node that takes no work is not in the capacity, so what is held there does not count until
-        the node opens. A planned job that runs there counts as a negative amount until then: its own
-        columns use the capacity.
+        the node opens. A planned job that runs there counts as a negative amount until then: its
+        own columns use the capacity.
         """
         candidates = self.C.candidates
         job = candidates.instance.jobs_table.places.job
@@ -150,7 +152,8 @@ class Supply:
             amount, end = self._of_running(place)
             end = min(end, float(held_for[place]))
             parts = self._by_opening(place)
-            # Rounds leave out jobs on closed nodes, and take off what these hold of other resources.
+            # Rounds leave out jobs on closed nodes, and take off what these hold of other
+            # resources.
             if unplanned[place] and not (left_out[place] and parts[-1][0] > 0):
                 stretches.append((np.where(on_nodes, 0.0, amount), 0.0, end))
             for opens, part in parts:
@@ -175,8 +178,8 @@ class Supply:
         return left_out
 
     def _of_running(self, place: int) -> tuple[FloatArray, float]:
-        """What a job that runs holds, shape (R,), and seconds from now to its end: inf where that is
-        not known.
+        """What a job that runs holds, shape (R,), and seconds from now to its end: inf where that
+        is not known.
         """
         column, end = going_on(self.C.candidates, place)
         if column >= 0:
@@ -186,8 +189,8 @@ class Supply:
         return np.where(of_pool, float(places.length[place]), 0.0), end
 
     def _by_opening(self, place: int) -> list[tuple[float, float]]:
-        """Seconds from now until nodes of a running job take work (inf: never), ascending, and the part
-        of its GPUs that is on them.
+        """Seconds from now until nodes of a running job take work (inf: never), ascending, and the
+        part of its GPUs that is on them.
         """
         instance = self.C.instance
         numbering = instance.cluster.numbering
@@ -218,8 +221,9 @@ class Supply:
 def slack_of(now: float, moment: FloatArray | float) -> FloatArray:
     """Seconds by which moments may be off, which are given in seconds from ``now``.
 
-    Clocks count seconds from 1970, so that sums of times lose digits. Each moment has a separate slack:
-    a common one, as large as a deadline in the year 9999 needs, would hide whole jobs of today.
+    Clocks count seconds from 1970, so that sums of times lose digits. Each moment has a separate
+    slack: a common one, as large as a deadline in the year 9999 needs, would hide whole jobs of
+    today.
     """
     moment = np.abs(moment)
     return np.asarray(1e-3 * ROUNDING * moment + 4.0 * np.spacing(abs(now) + moment), np.float64)
@@ -232,8 +236,8 @@ def candidates_of_plan(formulation: Formulation, candidates: Candidates) -> Cand
     """The candidates of a plan of deadlines: without jobs of best effort, and those of
     `without_unknown_ends`.
 
-    In rounds the former stay, though the plan has no place for them: they run on GPUs that it leaves
-    idle (`optsched.rounds.idle`).
+    In rounds the former stay, though the plan has no place for them: they run on GPUs that it
+    leaves idle (`optsched.rounds.idle`).
     """
     in_rounds = formulation.restarts is not None
     candidates = without_unknown_ends(candidates, formulation.restarts_of(candidates.instance))
@@ -279,9 +283,11 @@ def column_deadlines(C: Classes) -> FloatArray:
 
 
 def column_values(C: Classes) -> FloatArray:
-    """Value of each class column: that of its option; the job's weight, if none of its options has one.
+    """Value of each class column: that of its option; the job's weight, if none of its options has
+    one.
 
-    Instances hold an option without a value as one of value 0, so that this is asked of all options of a job.
+    Instances hold an option without a value as one of value 0, so that this is asked of all options
+    of a job.
     """
     options, columns = C.instance.options, C.candidates.columns
     # The last entry is for jobs without options, whose list is -1.
@@ -336,7 +342,8 @@ def without_column(C: Classes) -> list[Conflict]:
 
 
 def needs_of(C: Classes, classes: IntArray, alone: Supply | None = None) -> list[str]:
-    """What a job of each of some classes needs, and how long it has for that; the job's name goes before.
+    """What a job of each of some classes needs, and how long it has for that; the job's name goes
+    before.
 
     ``alone``: what there is, if it cannot be done even alone. A resource of which there is never
     enough is named; else, where the job would have the time, that is taken from it.
@@ -364,7 +371,9 @@ def needs_of(C: Classes, classes: IntArray, alone: Supply | None = None) -> list
 
 
 def needs_more(supply: Supply, column: int, resource: int) -> str:
-    """That a class column needs more of a resource than there ever is; the job's name goes before."""
+    """That a class column needs more of a resource than there ever is; the job's name goes
+    before.
+    """
     needed = float(supply.C.usage[resource, column])
     capacity = float(supply.most[resource])
     return (
@@ -373,7 +382,9 @@ def needs_more(supply: Supply, column: int, resource: int) -> str:
 
 
 def _needs(C: Classes, k: int, fastest: int, least: float, deadline: float, alone: bool) -> str:
-    """The words of `needs_of` for one class, which takes the least seconds in the fastest column."""
+    """The words of `needs_of` for one class, which takes the least seconds in the fastest
+    column.
+    """
     now = C.instance.now
     if deadline <= now:
         return past_deadline(deadline, now)

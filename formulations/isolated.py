@@ -17,13 +17,15 @@ class Isolated(Rule):
         n jobs in the program, s_kj GPUs of the reference column on pool j (the gang where there is
         none), W_j GPUs
     Rule
-        y_kj = W_j / (n s_kj) where the job can run on pool j;  each row divided by max(1, sum_j W_j / (n s_kj))
+        y_kj = W_j / (n s_kj) where the job can run on pool j;
+        each row divided by max(1, sum_j W_j / (n s_kj))
 
     The objective reported is the total throughput sum_k n_k sum_j T_kj y_kj. If CPUs, memory or
     another resource would be exceeded, the columns that use it are scaled down.
 
     Options
-        bound    also solve max-throughput with jobs that share time and GPUs, for a bound and a gap.
+        bound    also solve max-throughput with jobs that share time and GPUs, for a bound and a
+                 gap.
 
     References
         D. Narayanan et al., OSDI 2020, repository policy ``isolated``.

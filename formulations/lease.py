@@ -56,8 +56,8 @@ from optsched.solution.plan import Later, LinearPlan, Shortage
 
 MOST_COLUMNS = 2_000_000
 COLUMNS_PER_SECOND = 50_000
-"""Columns per second of a time limit beyond which no program is built: to build, hand over and check it takes
-longer than a solver would have left.
+"""Columns per second of a time limit beyond which no program is built: to build, hand over and
+check it takes longer than a solver would have left.
 """
 MOST_COUNTED = 20_000_000
 """Options times moments for which what is needed until then is added up."""
@@ -67,8 +67,8 @@ OFF = 1e-6
 """Part of a lease by which the times of a schedule may be off, and of an amount by which a
 certificate lets rows be violated."""
 MOST_LEASES = 2.0**53
-"""The largest number of needed leases that is counted: more do not fit into 64 bits, and no deadline
-leaves room for so many."""
+"""The largest number of needed leases that is counted: more do not fit into 64 bits, and no
+deadline leaves room for so many."""
 FirstLease = Literal["ignore", "minimise", "maximise", "random"]
 
 
@@ -77,15 +77,19 @@ class Lease(Formulation):
     maximise the value of the jobs that meet it.
 
     Sets
-        k in K: classes of n_k equal jobs with a deadline;  o in O_k: their options, columns without a partner;
+        k in K: classes of n_k equal jobs with a deadline;  o in O_k: their options, columns without
+        a partner;
         t = 0, 1, ...: leases;  r in R: renewable resources.
     Parameters
-        b_o = ceil(duration_o / L): leases needed, L the length of a lease; with the option ``quantile`` q a duration
-        from a rate is kept with probability q (stated durations are exact);
-        l_o = floor((deadline - now) / L): leases before the deadline; an option's attribute ``deadline`` (seconds on
-        the clock of now) wins over the job's, for soft deadlines: later, with less value;
+        b_o = ceil(duration_o / L): leases needed, L the length of a lease; with the option
+        ``quantile`` q a duration from a rate is kept with probability q (stated durations are
+        exact);
+        l_o = floor((deadline - now) / L): leases before the deadline; an option's attribute
+        ``deadline`` (seconds on the clock of now) wins over the job's, for soft deadlines: later,
+        with less value;
         v_o: value of the option; the job's weight, if none of its options has a value;
-        g_ro: use of r;  G_rt: capacity of r in lease t (nodes that become available count from then on).
+        g_ro: use of r;  G_rt: capacity of r in lease t (nodes that become available count from then
+        on).
     Variables
         S_o: jobs of the class that take option o;  X_ot: how many of them run in lease t.
     Program
@@ -95,11 +99,12 @@ class Lease(Formulation):
         take      sum_{o in O_k} S_o  =  n_k    (<= n_k if soft, or ``admission``) every class
         capacity  sum_o g_ro X_ot  <=  G_rt                                        every resource and lease
         S, X >= 0 integer;  X_ot = 0 for t >= l_o
-    A job stays on its option, so it never changes GPU type. A job that misses a soft deadline has no
-    lease and no value. Jobs without a deadline are unplaced; in rounds they run on GPUs that the plan
-    leaves idle.
+    A job stays on its option, so it never changes GPU type. A job that misses a soft deadline has
+    no lease and no value. Jobs without a deadline are unplaced; in rounds they run on GPUs that the
+    plan leaves idle.
 
-    Among plans of the same value the earliest is taken, and among those the one with the fewest pieces:
+    Among plans of the same value the earliest is taken, and among those the one with the fewest
+    pieces:
         starts    minimise  sum_o sum_t (L t / b_o) X_ot      the mean start of a job's leases, added up over jobs
         pieces    minimise  the stretches of leases in which jobs run without interruption (`formulations.lease_pieces`)
     Status, bound and gap certify the value only; starts and pieces are ``stages`` of the solution.
@@ -109,18 +114,20 @@ class Lease(Formulation):
     Solvers start from the plan by earliest deadline first, or by least slack first if the former
     leaves out jobs and the latter is better. It is also the answer if a limit leaves nothing
     better; without ``admission`` it exists only if one of the two keeps all deadlines. Under a time
-    limit it is made first, and the program is built only if it has at most 50,000 columns per second
-    of the limit. Else the answer is this plan, without a bound; if the limit stops the rule too, the
-    jobs that it has planned by then. Rounds use
+    limit it is made first, and the program is built only if it has at most 50,000 columns per
+    second of the limit. Else the answer is this plan, without a bound; if the limit stops the rule
+    too, the jobs that it has planned by then. Rounds use
     ``admission`` and ``refine=shift`` unless the policy says otherwise. They decline no job that
     they admitted before (``take`` is = n_k for these) if they can.
 
     Options
-        first_lease   GPUs used in the first lease: ``ignore``, ``minimise`` or ``maximise`` them; ``random`` counts
-                      only the value of the first option, as the published code does.
-        admission     jobs may be declined; otherwise all must be planned, or the instance is infeasible.
-        refine        choice among plans of the same value: ``solve`` the programs of starts and pieces, or only
-                      ``shift`` every job as early as the others leave room.
+        first_lease   GPUs used in the first lease: ``ignore``, ``minimise`` or ``maximise`` them;
+                      ``random`` counts only the value of the first option, as the published code
+                      does.
+        admission     jobs may be declined; otherwise all must be planned, or the instance is
+                      infeasible.
+        refine        choice among plans of the same value: ``solve`` the programs of starts and
+                      pieces, or only ``shift`` every job as early as the others leave room.
         capacity      {resource: [capacity in lease 0, 1, ...]}: calendars; the last number goes on.
 
     References
@@ -331,7 +338,9 @@ class LeaseProgram:
         )
 
     def _by_rule_alone(self, why: str) -> LinearPlan:
-        """The plan by rule, in a program without the leases after which it leaves its options alone."""
+        """The plan by rule, in a program without the leases after which it leaves its options
+        alone.
+        """
         assert self.witness.point is not None
         S, X = np.split(self.witness.point, [len(self.o)])
         size = np.zeros(len(self.o), np.int64)
@@ -411,7 +420,9 @@ class LeaseProgram:
 
     @cached_property
     def room(self) -> IntArray:
-        """Leases before the deadline in which the empty cluster has room for one job of each option."""
+        """Leases before the deadline in which the empty cluster has room for one job of each
+        option.
+        """
         g, where, column = self._entries
         none = mask_of(column[g > _beyond(self.G[self.renewable].ravel()[where])], len(self.of))
         return self.size - np.bincount(self.of[none], minlength=len(self.o)).astype(np.int64)
@@ -466,7 +477,9 @@ class LeaseProgram:
 
     @cached_property
     def witness(self) -> LeasesByRule:
-        """The plan by deadline, or by slack where the former leaves out jobs and the latter is better."""
+        """The plan by deadline, or by slack where the former leaves out jobs and the latter is
+        better.
+        """
         k = self.C.class_a[self.o]
         wanted = np.where(self.size > 0, self.C.count[k], 0).astype(np.int64)
         must = self.planned[~self.optional[self.planned]]
@@ -509,7 +522,9 @@ class LeaseProgram:
 
     @cached_property
     def _needs_of_all(self) -> FloatArray:
-        """What an option needs of the resource of which it needs most, as a part of the capacity."""
+        """What an option needs of the resource of which it needs most, as a part of the
+        capacity.
+        """
         most = np.maximum(self.G[self.renewable].max(axis=1, initial=0.0), 1.0)
         needs: FloatArray = (self.b * self.uses / most[:, None]).max(axis=0, initial=0.0)
         return needs
@@ -718,8 +733,8 @@ class LeaseProgram:
     def _shortage(self) -> Shortage | None:
         """Jobs that together need more of a resource until some lease than there is.
 
-        A job takes one lease at a time, so that of its b_o leases at least b_o - (l_o - T) lie before
-        lease T. Every plan therefore keeps, for every resource r and every T,
+        A job takes one lease at a time, so that of its b_o leases at least b_o - (l_o - T) lie
+        before lease T. Every plan therefore keeps, for every resource r and every T,
 
             sum_k n_k min_{o in O_k} g_ro max(0, b_o - max(0, l_o - T))  <=  sum_{t < T} G_rt
 
@@ -890,7 +905,9 @@ class LeaseProgram:
 
 
 def _beyond(amount: Any) -> Any:
-    """What is more than an amount even where a row may be violated as far as a certificate accepts."""
+    """What is more than an amount even where a row may be violated as far as a certificate
+    accepts.
+    """
     return amount + OFF * np.maximum(amount, 1.0)
 
 

@@ -35,8 +35,8 @@ class Pieces:
     Options of a single job, b_o > 1
         Z_ot  >=  X_ot - X_o,t-1,   sum_t Z_ot >= S_o,   Z >= 0                           (begins, once each)
     Options of several jobs, b_o > 1. The totals X do not say which of them goes on, so they are
-    distinguished by how many leases they still need: F_ort of them have run, by the end of lease t, a
-    lease
+    distinguished by how many leases they still need: F_ort of them have run, by the end of lease t,
+    a lease
     before which they needed r.
         F_ort >= F_or,t-1,   F_ort <= F_o,r+1,t-1,   F_ort = S_o for the last t           (after, in order, all)
         X_ot  =  sum_r (F_ort - F_or,t-1)                                                 (sum)

@@ -16,8 +16,8 @@ Holds = Sequence[tuple[int, float]]
 class LeaseRoom:
     """Free capacity of each resource in each lease.
 
-    Plain lists, not arrays: an option needs only a few numbers, and for so few arrays are slower. All
-    options together read no more numbers than the program of leases has columns.
+    Plain lists, not arrays: an option needs only a few numbers, and for so few arrays are slower.
+    All options together read no more numbers than the program of leases has columns.
 
     Parameters
     ----------

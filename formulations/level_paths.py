@@ -15,7 +15,8 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
 GRID = 512
 """Parts of the work in which the bound of a path counts it."""
 LABELS = 400
-"""Labels of a job that are followed for each unit of effort; then the least bound of those left is the answer."""
+"""Labels of a job that are followed for each unit of effort; then the least bound of those left is
+the answer."""
 MOST_CELLS = 12_000_000
 """Numbers in the bounds of the jobs that are searched together."""
 NEARLY = 1e-10
@@ -24,11 +25,11 @@ NEARLY = 1e-10
 Trail = tuple[int, "Trail"] | tuple[()]
 """The x of a path, the last first."""
 _Label = tuple[float, int, float, int, int, float, Trail]
-"""Part of a path: its bound, minus the next interval, part of the work that is left, the row of the search, how the job
-ran in the last interval, the cost, and the x."""
+"""Part of a path: its bound, minus the next interval, part of the work that is left, the row of the
+search, how the job ran in the last interval, the cost, and the x."""
 _Way = tuple[int, int, float, float, float, float]
-"""To run in an interval: the level and the x, part of the work that is done if the job goes on or starts, and
-the same of costs."""
+"""To run in an interval: the level and the x, part of the work that is done if the job goes on or
+starts, and the same of costs."""
 DONE = -1
 """In place of how the job ran in the last interval."""
 
@@ -72,17 +73,18 @@ class Cheapest(NamedTuple):
 
 @dataclass(frozen=True)
 class LevelPaths:
-    """Schedules of jobs in whole intervals: a job waits, or runs at one of its levels (an *x*: a level in
-    an interval), until its work is done.
+    """Schedules of jobs in whole intervals: a job waits, or runs at one of its levels (an *x*: a
+    level in an interval), until its work is done.
 
-    The cheapest one is a shortest path with a resource, the work k that is left. Labels are followed best
-    first. The bound of a label is what it has cost and a shortest path from there in which work counts in
-    1 / `GRID` parts, rounded in favour of the job: from the last interval back,
+    The cheapest one is a shortest path with a resource, the work k that is left. Labels are
+    followed best first. The bound of a label is what it has cost and a shortest path from there in
+    which work counts in 1 / `GRID` parts, rounded in favour of the job: from the last interval
+    back,
 
         B_t(s, k) = min over n of  cost of n in t  +  B_t+1(n, k - work of n in t),    B_t(s, 0) = 0,
 
-    where s is how the job ran in the last interval, and n how it runs next. So the first whole path that
-    comes up is the cheapest, and the least bound of all labels is always a bound on it.
+    where s is how the job ran in the last interval, and n how it runs next. So the first whole path
+    that comes up is the cheapest, and the least bound of all labels is always a bound on it.
 
     Attributes
     ----------
@@ -208,7 +210,8 @@ class LevelPaths:
 
 @dataclass(frozen=True)
 class _PathSearch:
-    """Searches side by side, each a row. A job that goes on pays ``run``, one that starts ``restart``.
+    """Searches side by side, each a row. A job that goes on pays ``run``, one that starts
+    ``restart``.
 
     Attributes
     ----------
@@ -235,8 +238,8 @@ class _PathSearch:
 
     @property
     def idle(self) -> int:
-        """How a job ran that waits and has run; numbers below are levels, the next one is that of a job that
-        has not run.
+        """How a job ran that waits and has run; numbers below are levels, the next one is that of a
+        job that has not run.
         """
         return int(self.x.shape[1])
 
@@ -282,8 +285,8 @@ class _PathSearch:
     def best(
         self, rows: range, ran: bool, single: bool, most: float, count: int
     ) -> tuple[float, int, Trail]:
-        """A bound on the cost of all paths of some rows, at most ``most``, and the row and the x of the
-        cheapest that was found with ``count`` labels; row -1 if none costs less than ``most``.
+        """A bound on the cost of all paths of some rows, at most ``most``, and the row and the x of
+        the cheapest that was found with ``count`` labels; row -1 if none costs less than ``most``.
         """
         state = self.idle if ran or single else self.idle + 1
         labels: list[_Label] = []
@@ -335,7 +338,9 @@ class _PathSearch:
 
 
 def _whole(left: float) -> int:
-    """Whole parts of the work that are left; a restart may take more than a short interval brings."""
+    """Whole parts of the work that are left; a restart may take more than a short interval
+    brings.
+    """
     return min(int(left * GRID), GRID)
 
 

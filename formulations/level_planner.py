@@ -1,11 +1,11 @@
 """Plans by rule for jobs that may run at several levels and must meet deadlines.
 
 Jobs come one after the other. Each takes the level with the least GPU time that still meets its
-deadline, in the earliest room that those before it leave, or, in other plans, when most is free. If no
-level alone meets it, it takes the fastest that has room at each moment. One that does not fit may take
-the place of another that costs more. A plan begins at events: it knows no grid of time, and it needs no
-solver. A plan that is found is a witness: these jobs can meet their deadlines. That none is found proves
-nothing.
+deadline, in the earliest room that those before it leave, or, in other plans, when most is free. If
+no level alone meets it, it takes the fastest that has room at each moment. One that does not fit
+may take the place of another that costs more. A plan begins at events: it knows no grid of time,
+and it needs no solver. A plan that is found is a witness: these jobs can meet their deadlines. That
+none is found proves nothing.
 
 D. Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep Learning",
 ASPLOS 2023, section 4 (shares by deadline; here with exact times in place of slots).
@@ -42,13 +42,16 @@ MOST_REPAIRS = 10
 MOST_REPAIRED = 600
 """Jobs in all of these plans."""
 MOST_URGENT, FEW_JOBS = 3, 50
-"""Plans of an order in which those that found no room come first, where all jobs of few must be kept."""
+"""Plans of an order in which those that found no room come first, where all jobs of few must be
+kept."""
 MOST_PLANNED = 10_000
-"""Jobs in all plans of `plan_levels` together, above which fewer orders are tried: a plan of 5,000 jobs takes one to
-two seconds. The clock has no part in it, so that the same input gives the same plan where time suffices.
+"""Jobs in all plans of `plan_levels` together, above which fewer orders are tried: a plan of 5,000
+jobs takes one to two seconds. The clock has no part in it, so that the same input gives the same
+plan where time suffices.
 """
 FOR_ALL = 0.5
-"""Part of a time limit after which `plan_levels` searches for better plans than one that keeps all jobs."""
+"""Part of a time limit after which `plan_levels` searches for better plans than one that keeps all
+jobs."""
 MOST_MOVABLE = 2_000
 """Planned jobs up to which one of them may make way for another."""
 
@@ -153,7 +156,8 @@ class LevelJob:
     preemptible : bool
         Whether it may run in several pieces.
     exempt_piece : Piece, optional
-        What the job runs from now until its exempt time ends: fixed. Levels are of the work after it.
+        What the job runs from now until its exempt time ends: fixed. Levels are of the work after
+        it.
     exempt : float
         Seconds after each start in which it cannot be stopped.
     """
@@ -179,7 +183,9 @@ class LevelJob:
 
     @cached_property
     def in_time(self) -> list[Level]:
-        """Levels at which it would meet the deadline alone, the most valuable and cheapest first."""
+        """Levels at which it would meet the deadline alone, the most valuable and cheapest
+        first.
+        """
         levels = self.levels if self.goes_on is None else [self.goes_on]
         return sorted(
             (level for level in levels if _by(self.release + level.shortest, level.deadline)),
@@ -188,8 +194,9 @@ class LevelJob:
 
     @cached_property
     def first_holds(self) -> tuple[IntArray, FloatArray, FloatArray, float]:
-        """The first resource that each level of ``in_time`` holds, shape (levels,), its amount, shape (levels, 1),
-        and the least seconds that it lasts, both less rounding; and the last of their deadlines.
+        """The first resource that each level of ``in_time`` holds, shape (levels,), its amount,
+        shape (levels, 1), and the least seconds that it lasts, both less rounding; and the last of
+        their deadlines.
         """
         holds = [level.holds[0] if level.holds else (0, 0.0) for level in self.in_time]
         least = [min(level.duration, level.shortest) for level in self.in_time]
@@ -202,8 +209,8 @@ class LevelJob:
 
     @cached_property
     def choices(self) -> list[list[Level]]:
-        """Levels at which a run may be, the best choice first: of each value a level alone, the cheapest
-        first, then all before the last deadline of that value, the fastest first.
+        """Levels at which a run may be, the best choice first: of each value a level alone, the
+        cheapest first, then all before the last deadline of that value, the fastest first.
         """
         found: list[list[Level]] = []
         for _, of_value in groupby(self.in_time, key=lambda level: level.value):
@@ -328,7 +335,9 @@ class Profile:
         return None
 
     def _may_fit(self, job: LevelJob) -> list[bool]:
-        """Whether the first thing that each level of ``in_time`` holds is free for as long as it lasts."""
+        """Whether the first thing that each level of ``in_time`` holds is free for as long as it
+        lasts.
+        """
         if not job.in_time:
             return []
         resource, amount, least, last = job.first_holds
@@ -350,7 +359,8 @@ class Profile:
         whole: bool = True,
     ) -> Run | None:
         """The earliest pieces in which a job does its work, at each moment at the first of some
-        levels that has room; None if they are not enough. Pieces too short for progress are left out.
+        levels that has room; None if they are not enough. Pieces too short for progress are left
+        out.
 
         Parameters
         ----------
@@ -374,9 +384,9 @@ class Profile:
     def levelled(self, job: LevelJob, level: Level) -> Run | None:
         """The run at a level in the steps in which most is free, of these in the first.
 
-        Runs of this kind leave as much room at one time as at another, so that later jobs, which run on
-        few GPUs for most of their time, fit beside each other (R. McNaughton, "Scheduling with deadlines
-        and loss functions", Management Science 6(1), 1959, cuts jobs in this way).
+        Runs of this kind leave as much room at one time as at another, so that later jobs, which
+        run on few GPUs for most of their time, fit beside each other (R. McNaughton, "Scheduling
+        with deadlines and loss functions", Management Science 6(1), 1959, cuts jobs in this way).
         """
         starts, ends, room = self.room([level], job.release, level.deadline)
         first, _ = self._steps(job.release, level.deadline)
@@ -388,7 +398,8 @@ class Profile:
         free = np.full(len(able), math.inf)
         for r, amount in level.holds:
             np.minimum(free, self.free[r, first + able] / amount, out=free)
-        # A gap that is rounding comes last: it would be a stop in the plan, and none in the schedule.
+        # A gap that is rounding comes last: it would be a stop in the plan, and none in the
+        # schedule.
         free[lasts <= ROUNDING * np.maximum(ends, 1.0)] = -1.0
         chosen = (-free).argsort(kind="stable")
         # Each piece costs a restart: more steps may be needed than have the seconds.
@@ -425,8 +436,8 @@ class Profile:
         taken: Sequence[Piece],
         least: float = 0.0,
     ) -> Iterator[Piece]:
-        """The stretches of time in which one of some levels, and always the first, has room; none if
-        they are shorter than ``least`` seconds together.
+        """The stretches of time in which one of some levels, and always the first, has room; none
+        if they are shorter than ``least`` seconds together.
         """
         starts, ends, room = self.room(levels, begin, end)
         for piece in taken:
@@ -445,8 +456,8 @@ class Profile:
     def room(
         self, levels: Sequence[Level], begin: float, end: float
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """When the steps of a stretch of time begin and end, shape (steps,), and whether there is room
-        for each of some levels in each of them, shape (levels, steps).
+        """When the steps of a stretch of time begin and end, shape (steps,), and whether there is
+        room for each of some levels in each of them, shape (levels, steps).
         """
         first, beyond = self._steps(begin, end)
         room = np.ones((len(levels), beyond - first), bool)
@@ -566,8 +577,8 @@ class LevelPlan:
                 self.put(number, run)
 
     def _add_in_place_of_another(self, number: int) -> None:
-        """Drop the job that is worth least per GPU second before the deadline of another, if that makes
-        room for it, and it is worth more, or as much and costs less.
+        """Drop the job that is worth least per GPU second before the deadline of another, if that
+        makes room for it, and it is worth more, or as much and costs less.
 
         J. M. Moore, "An n job, one machine sequencing algorithm for minimizing the number of late
         jobs", Management Science 15(1), 1968.
@@ -602,12 +613,14 @@ class LevelPlan:
         return found
 
     def add_all(self, numbers: Iterable[int], timer: Timer = UNLIMITED) -> int | None:
-        """Plan jobs one after the other, those that may miss their deadlines at their largest value.
+        """Plan jobs one after the other, those that may miss their deadlines at their largest
+        value.
 
         Returns
         -------
         int or None
-            The first job that finds no room, after which none is planned, or for which there is no time;
+            The first job that finds no room, after which none is planned, or for which there is no
+            time;
             None: all are planned.
         """
         for number in numbers:
@@ -629,10 +642,12 @@ class LevelPlan:
             self._planned_jobs.put(number, run)
 
     def start_early(self, timer: Timer = UNLIMITED) -> None:
-        """Let jobs that wait run on GPUs that are free until their plan begins, if they end earlier so.
+        """Let jobs that wait run on GPUs that are free until their plan begins, if they end earlier
+        so.
 
-        In a plan of the least GPU time jobs wait for the pool that is fastest, and others stand idle: what
-        is not used now is lost to jobs to come. Jobs with the least slack come first, until the time is over.
+        In a plan of the least GPU time jobs wait for the pool that is fastest, and others stand
+        idle: what is not used now is lost to jobs to come. Jobs with the least slack come first,
+        until the time is over.
         """
         for number in sorted(self.runs, key=lambda number: (self.jobs[number].slack, number)):
             if timer.is_over:
@@ -644,8 +659,8 @@ class LevelPlan:
                 self.put(number, run)
 
     def _earlier(self, number: int) -> Run | None:
-        """A run that begins now and goes on as planned: at the level of the least GPU time that makes it
-        end earlier; None if there is none.
+        """A run that begins now and goes on as planned: at the level of the least GPU time that
+        makes it end earlier; None if there is none.
         """
         job, pieces = self.jobs[number], self.runs[number].pieces
         (first, *rest), (level, _, end) = pieces, pieces[-1]
@@ -721,8 +736,8 @@ class _PlannedJobs:
         self._pieces[0, : self._count][self._job[: self._count] == number] = 0.0
 
     def least_worth(self, job: LevelJob, run: Run) -> IntArray:
-        """Jobs whose place another job may take with a run, those first that are worth least per GPU
-        second that they hold between its release and its deadline.
+        """Jobs whose place another job may take with a run, those first that are worth least per
+        GPU second that they hold between its release and its deadline.
         """
         gpus, begin, end = self._pieces[:, : self._count]
         within = np.minimum(end, job.deadline) - np.maximum(begin, job.release)
@@ -779,11 +794,11 @@ def plan_of_all(
 ) -> LevelPlan | None:
     """A plan that keeps all jobs; None if none is found in time.
 
-    The first plan keeps the last one, and other jobs run in what that leaves free. Then a new plan is made in each
-    order, with runs as early as possible and with runs when most is free. At last the latter are made again with the
-    job first that found no room: once, or several times where jobs are few. (Of 74 plans of 60 to 75 jobs that did
-    not keep the last one, the orders gave 71, and the first repetition 3.) A plan is given up at the first job that
-    finds no room.
+    The first plan keeps the last one, and other jobs run in what that leaves free. Then a new plan
+    is made in each order, with runs as early as possible and with runs when most is free. At last
+    the latter are made again with the job first that found no room: once, or several times where
+    jobs are few. (Of 74 plans of 60 to 75 jobs that did not keep the last one, the orders gave 71,
+    and the first repetition 3.) A plan is given up at the first job that finds no room.
 
     Parameters
     ----------
@@ -791,8 +806,8 @@ def plan_of_all(
     profile : Profile
         What is free; it is not changed.
     orders : int
-        How many of `ORDERS` are tried; with 1, only plans in which jobs run when most is free, as these
-        keep all most often.
+        How many of `ORDERS` are tried; with 1, only plans in which jobs run when most is free, as
+        these keep all most often.
     last : mapping of int to Run
         As of `plan_levels`.
     timer : Timer
@@ -843,11 +858,13 @@ def plan_levels(
     last: Mapping[int, Run] = MappingProxyType({}),
     timer: Timer = UNLIMITED,
 ) -> LevelPlan:
-    """The best of the plans in all orders, of those in which jobs that they left out come first, and
-    of those that go on with the last plan; of those that there is time for, the last one as far as it is.
+    """The best of the plans in all orders, of those in which jobs that they left out come first,
+    and of those that go on with the last plan; of those that there is time for, the last one as far
+    as it is.
 
-    Where there is a time limit and all jobs must be kept, `plan_of_all` comes first, for at most `FOR_ALL` of the time:
-    a plan that keeps all is the answer that must be there once the time is over, and the others may be better.
+    Where there is a time limit and all jobs must be kept, `plan_of_all` comes first, for at most
+    `FOR_ALL` of the time: a plan that keeps all is the answer that must be there once the time is
+    over, and the others may be better.
 
     Parameters
     ----------
@@ -855,8 +872,8 @@ def plan_levels(
     profile : Profile
         What is free; it is not changed.
     mends : bool
-        Whether jobs that may be declined come first too if an order left them out, not only promised
-        ones.
+        Whether jobs that may be declined come first too if an order left them out, not only
+        promised ones.
     last : mapping of int to Run
         What is left of the runs of a plan that was made before, by the number of the job.
     timer : Timer
@@ -904,8 +921,8 @@ def _plans(
 
 
 def _planned(plan: LevelPlan, order: Callable[[LevelJob], float], timer: Timer) -> LevelPlan:
-    """The plan with all jobs that find room, in an order; of those that can be stopped, with as many as
-    there is time for.
+    """The plan with all jobs that find room, in an order; of those that can be stopped, with as
+    many as there is time for.
     """
     queue = _queue(plan.jobs, order, dict.fromkeys(plan.first, 0))
     for number in [number for number in queue if number not in plan.runs]:
@@ -999,7 +1016,9 @@ def _levels_by_class(
 def _restart_times(
     C: Classes, column: IntArray, restarts: Restarts | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """``first``, ``again`` and ``onward`` of a `Level` for each column; NaN: the job does not run so."""
+    """``first``, ``again`` and ``onward`` of a `Level` for each column; NaN: the job does not run
+    so.
+    """
     onward = np.full(len(column), np.nan)
     if restarts is None:
         return np.zeros(len(column)), np.zeros(len(column)), onward
@@ -1018,8 +1037,8 @@ def _as_now(C: Classes, column: IntArray) -> BoolArray:
 
 
 def _exempt(job: LevelJob, seconds: float, columns: Collection[int]) -> LevelJob:
-    """A job that is not preempted for some seconds, in which it goes on in one of these columns: its
-    levels are of what is left then.
+    """A job that is not preempted for some seconds, in which it goes on in one of these columns:
+    its levels are of what is left then.
     """
     if not seconds:
         return job

@@ -86,8 +86,8 @@ def rank(group: IntArray) -> IntArray:
 
 
 def place_in(columns: IntArray, schedule: Schedule, wrong: str) -> IntArray:
-    """Place of the column of each stretch among columns, which ascend, shape (S,); raises ValueError
-    with what is ``wrong`` where one is not among them.
+    """Place of the column of each stretch among columns, which ascend, shape (S,); raises
+    ValueError with what is ``wrong`` where one is not among them.
     """
     if not np.isin(schedule.column, columns).all():
         raise ValueError(f"a job runs in a configuration {wrong}")

@@ -56,8 +56,8 @@ class Makespan(OnReferencePool):
 def _best_rates(C: Classes, T: sp.csr_matrix) -> FloatArray:
     """Best rate of a class in its columns without a partner; if it has none, in all its columns.
 
-    The unit of the program must not depend on which pairs exist, because column generation adds pairs
-    later.
+    The unit of the program must not depend on which pairs exist, because column generation adds
+    pairs later.
     """
     best, alone = np.zeros(len(C)), np.zeros(len(C))
     entries = T.tocoo()

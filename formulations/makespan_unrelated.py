@@ -41,7 +41,8 @@ MOST_COLUMNS = 500_000
 COARSE = 10_000
 """If durations have no common unit, the unit is the longest duration divided by this."""
 WHOLE = 1e-6
-"""A makespan this fraction of a unit above a multiple of the unit counts as the multiple: rounding."""
+"""A makespan this fraction of a unit above a multiple of the unit counts as the multiple:
+rounding."""
 
 
 class MakespanUnrelated(Formulation):
@@ -52,36 +53,44 @@ class MakespanUnrelated(Formulation):
         k in K: classes of n_k equal jobs;  c in C_k: their columns (without partners);
         r in R: renewable resources of capacity N_r (GPUs of a pool, or a resource of the instance).
     Parameters
-        d_c: duration of column c, s, exact where the instance states it;  u_rc: what it takes of r;  a_k: arrival.
+        d_c: duration of column c, s, exact where the instance states it;  u_rc: what it takes of r;
+        a_k: arrival.
     Program
-        ``assignment``, where every column takes one unit of one resource r(c); its N_r units are machines (r, m):
+        ``assignment``, where every column takes one unit of one resource r(c); its N_r units are
+        machines (r, m):
         minimise C
         one    sum_{c in C_k} sum_m x_cm  =  n_k                       every class k
         load   sum_{c: r(c) = r} d_c x_cm  <=  C                       every machine (r, m)
         order  load of (r, m)  >=  load of (r, m + 1)                  machines of a resource are alike
-        x_cm >= 0 integer;  0 where d_c is more than all jobs take in their shortest columns, one after the other
+        x_cm >= 0 integer;  0 where d_c is more than all jobs take in their shortest columns, one
+        after the other
 
-        ``timeline``, for gangs, several resources, arrivals, predecessors; durations in whole units of time:
+        ``timeline``, for gangs, several resources, arrivals, predecessors; durations in whole units
+        of time:
         minimise  max_j end_j   over one mode c and one start per job j:
         sum of u_rc over running jobs  <=  N_r at any time;   arrival_j <= start_j;   end_i <= start_j for i in after_j
         load   sum_j sum_c u_rc d_c x_jc  <=  N_r C                    every r (redundant; it carries the bound)
 
-        ``rounding``, where the assignment applies: at most twice the optimum, without branching. LP(T) is the linear
-        relaxation of the assignment with x_cm = 0 where d_c > T, and loads of at most T:
+        ``rounding``, where the assignment applies: at most twice the optimum, without branching.
+        LP(T) is the linear relaxation of the assignment with x_cm = 0 where d_c > T, and loads of
+        at most T:
         T*     the least T such that LP(T) has a point;  T* <= optimum
-        slots  a machine has ceil(sum of its x) slots, filled by decreasing duration; a matching of least
-               total duration gives each job one of the slots in which x puts some of it
-        A machine then runs no more than x gave it (at most T*) and one more job (at most T*):  makespan <= 2 T*
+        slots  a machine has ceil(sum of its x) slots, filled by decreasing duration; a matching of
+               least total duration gives each job one of the slots in which x puts some of it
+        A machine then runs no more than x gave it (at most T*) and one more job (at most T*):
+        makespan <= 2 T*
 
     Options
-        program   ``auto``: assignment where it applies, else timeline. ``rounding`` must be asked for.
-        unit      seconds per unit of time of the timeline; durations are rounded up. Default: the greatest common unit
-                  of all durations; where there is none, 1/10,000 of the longest.
+        program   ``auto``: assignment where it applies, else timeline. ``rounding`` must be asked
+                  for.
+        unit      seconds per unit of time of the timeline; durations are rounded up. Default: the
+                  greatest common unit of all durations; where there is none, 1/10,000 of the
+                  longest.
 
     References
         J. K. Lenstra, D. B. Shmoys, E. Tardos, "Approximation algorithms for scheduling unrelated
-        parallel machines", Mathematical Programming 46 (1990). The slots are those of D. B. Shmoys, E. Tardos,
-        Mathematical Programming 62 (1993), for which x need not be a vertex.
+        parallel machines", Mathematical Programming 46 (1990). The slots are those of D. B. Shmoys,
+        E. Tardos, Mathematical Programming 62 (1993), for which x need not be a vertex.
     """
 
     name = "makespan-unrelated"
@@ -190,8 +199,8 @@ class _Assignment(NamedTuple):
         return seconds
 
     def plan(self, least: float = 0.0) -> LinearPlan:
-        """The program, and the conversions between its points and schedules; ``least`` is a lower bound on
-        the makespan.
+        """The program, and the conversions between its points and schedules; ``least`` is a lower
+        bound on the makespan.
         """
         return LinearPlan(
             self.classes,
@@ -241,7 +250,9 @@ class _Assignment(NamedTuple):
         )
 
     def round(self, x: FloatArray) -> FloatArray:
-        """The point of whole jobs that slots and a matching make of the fractional x of the columns."""
+        """The point of whole jobs that slots and a matching make of the fractional x of the
+        columns.
+        """
         machines, d, k = self.machines, self.duration, self.of_class
         used = np.flatnonzero(x > 0)
         used = used[np.argsort(machines.resource[used], kind="stable")]
@@ -253,7 +264,8 @@ class _Assignment(NamedTuple):
         column = used[on.row]
         last = machines.first[machines.resource[column] + 1] - 1
         machine = np.minimum(machines.first[machines.resource[column]] + on.unit, last)
-        # The jobs of a class take its fractions in the order of the machines, until each has 1 in total
+        # The jobs of a class take its fractions in the order of the machines, until each has 1 in
+        # total
         order = np.lexsort((machine, k[column]))
         column, machine = column[order], machine[order]
         jobs = on.amount[order] / d[column]
@@ -274,8 +286,9 @@ class _Assignment(NamedTuple):
         C, machines, d, k = self.classes, self.machines, self.duration, self.of_class
         n, c, m = C.count, machines.column, machines.machine
         load = sum_by(m, d[c], machines.total)
-        # All jobs in sequence, each in its shortest column, need this time. A longer column is in no
-        # optimum. If it stayed, relevant durations could be too small for the precision of the solver.
+        # All jobs in sequence, each in its shortest column, need this time. A longer column is in
+        # no optimum. If it stayed, relevant durations could be too small for the precision of the
+        # solver.
         useful = d <= float(self.shortest @ n) * (1 + 1e-9)
         longest = np.zeros(len(C))
         np.maximum.at(longest, k[useful], d[useful])
@@ -325,7 +338,9 @@ class _Assignment(NamedTuple):
         return self.point(row, machine, makespan)
 
     def longest_job_first(self) -> FloatArray:
-        """The point of a list schedule: longest job first, each on the machine where it ends first."""
+        """The point of a list schedule: longest job first, each on the machine where it ends
+        first.
+        """
         C, machines, k = self.classes, self.machines, self.of_class
         # A heap for each resource: its machine that is free first is on top.
         free = [[(0.0, m) for m in range(a, b)] for a, b in pairwise(machines.first.tolist())]
@@ -424,7 +439,9 @@ class _Machines(NamedTuple):
 
 
 def _check_lengths(C: Classes, schedule: Schedule, needed: FloatArray) -> None:
-    """Refuse stretches of a wrong length (up to the rounding of late times) and starts before now."""
+    """Refuse stretches of a wrong length (up to the rounding of late times) and starts before
+    now.
+    """
     length = schedule.end - schedule.start
     slack = 1e-9 * np.maximum(needed, np.abs(schedule.end))
     wrong = np.flatnonzero(np.abs(length - needed) > slack)
@@ -448,7 +465,8 @@ def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntAr
     slot, now = np.zeros(len(schedule), np.int64), float(schedule.classes.instance.now)
     for row in np.argsort(schedule.start, kind="stable").tolist():
         ends, start = free[int(resource[row])], float(schedule.start[row])
-        # Late times are rounded. The slack covers only that: a job must end before the next one starts.
+        # Late times are rounded. The slack covers only that: a job must end before the next one
+        # starts.
         slack = 1e-9 * max(1.0, abs(start - now)) + 4 * float(np.spacing(abs(start)))
         ready = [number for number, end in enumerate(ends) if end <= start + slack]
         if not ready:

@@ -32,13 +32,15 @@ class MigPack(Formulation):
     """Run enough replicas in slices of GPUs to meet all demands; use as few GPUs as possible.
 
     Sets
-        k in K: classes of n_k equal jobs, the replicas of services;  c in C_k: their columns, each a
-        slice of profile p(c) on a GPU of pool g(c), or a whole GPU there (no p);
-        l in L_g: layouts of a GPU of pool g: the largest multisets of profiles that fit beside each other
+        k in K: classes of n_k equal jobs, the replicas of services;  c in C_k: their columns, each
+        a slice of profile p(c) on a GPU of pool g(c), or a whole GPU there (no p);
+        l in L_g: layouts of a GPU of pool g: the largest multisets of profiles that fit beside each
+        other
     Parameters
         cnt_lp    slices of profile p in layout l;   N_g GPUs of pool g
         w_g       1; with ``objective=cost`` USD/h of a GPU
-        old_gl    GPUs that have layout l now;   r cost, in GPUs, of each GPU that a layout gains or loses
+        old_gl    GPUs that have layout l now;   r cost, in GPUs, of each GPU that a layout gains or
+                  loses
         T_kc      steps/s of class k in column c (a step may be a request)
     Variables
         x_c       jobs that run in column c;   n_gl GPUs in layout l;   d_gl change of n_gl
@@ -55,12 +57,13 @@ class MigPack(Formulation):
 
         minimum-throughput    sum_{k of the service} sum_c T_kc x_c  >=  demand
 
-    Without demands nothing runs. A slice is an option of a job on one GPU with the attribute ``mig``, the name
-    of a profile of its pool: ``{"pool": "a100", "gpus": 1, "share": 0.125, "attributes": {"mig": "1g.5gb"}}`` and a
-    throughput. ``share`` is what other formulations count: at most the part of the memory slices. Profiles are
-    those of the pool's ``partitions``, else of the GPU that its type names. Legal layouts are enumerated from the
-    starts of the profiles (`optsched.instance.Layouts`). Gangs of several GPUs are refused; CPUs and other resources
-    are limited in total, not node by node.
+    Without demands nothing runs. A slice is an option of a job on one GPU with the attribute
+    ``mig``, the name of a profile of its pool: ``{"pool": "a100", "gpus": 1, "share": 0.125,
+    "attributes": {"mig": "1g.5gb"}}`` and a throughput. ``share`` is what other formulations count:
+    at most the part of the memory slices. Profiles are those of the pool's ``partitions``, else of
+    the GPU that its type names. Legal layouts are enumerated from the starts of the profiles
+    (`optsched.instance.Layouts`). Gangs of several GPUs are refused; CPUs and other resources are
+    limited in total, not node by node.
 
     Options
         objective   ``gpus``: their number; ``cost``: USD/h.
@@ -68,8 +71,9 @@ class MigPack(Formulation):
         change      r: cost, in GPUs, of each GPU that a layout gains or loses; needs ``layouts``.
 
     References
-        C. Tan et al., "Serving DNN Models with Multi-Instance GPUs: A Case of the Reconfigurable Machine
-        Scheduling Problem", arXiv:2109.11067 (the problem; heuristics there, the integer program here).
+        C. Tan et al., "Serving DNN Models with Multi-Instance GPUs: A Case of the Reconfigurable
+        Machine Scheduling Problem", arXiv:2109.11067 (the problem; heuristics there, the integer
+        program here).
     """
 
     name = "mig-pack"
@@ -129,7 +133,9 @@ class _PackProgram:
 
     @cached_property
     def slices(self) -> Slices:
-        """p(c), and legal layouts of the pools in which some column is a slice or something is held."""
+        """p(c), and legal layouts of the pools in which some column is a slice or something is
+        held.
+        """
         index = self.C.instance.cluster.pool_index
         return Slices.of(self.C, [index[pool] for pool in self.held])
 
@@ -160,7 +166,9 @@ class _PackProgram:
 
     @cached_property
     def kinds(self) -> tuple[tuple[int, IntArray, int], ...]:
-        """(g, cnt_l, old_gl) of each n_gl: in each pool the current layouts first, then all others."""
+        """(g, cnt_l, old_gl) of each n_gl: in each pool the current layouts first, then all
+        others.
+        """
         found: list[tuple[int, IntArray, int]] = []
         for pool, layouts in self.layouts.items():
             there = {tuple(counts.tolist()): 0 for counts, _ in self.old.get(pool, [])}
@@ -202,8 +210,8 @@ class _PackProgram:
 
         lp = LinearProgram()
         x = lp.variables(C.columns, name="x", upper=C.limit, integer=True)
-        # These bounds follow from the row `gpus`. As implied bounds they stay out of conflicts, which then name
-        # that row.
+        # These bounds follow from the row `gpus`. As implied bounds they stay out of conflicts,
+        # which then name that row.
         most = np.maximum(N[of_pool], old)
         n = lp.variables(len(kinds), name="n", implied=(0.0, most), integer=True)
         lp.constrain(C.member @ x <= C.count, name="one")

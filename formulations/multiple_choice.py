@@ -23,8 +23,8 @@ class MultipleChoice(Formulation):
         jobs j, in classes k of n_k equal jobs; configurations c of each; resources r, renewable and
         consumable
     Parameters
-        val_jc    value of j in c: ``value`` of an explicit option; mu(tau) with parameter servers; else by the option
-                  ``generated``; of a pair the sum of its two jobs
+        val_jc    value of j in c: ``value`` of an explicit option; mu(tau) with parameter servers;
+                  else by the option ``generated``; of a pair the sum of its two jobs
         use_jc[r] what it holds of r;   C_r capacity
     Variables
         x_jc      1: j runs in c (summed over equal jobs)
@@ -39,10 +39,10 @@ class MultipleChoice(Formulation):
     Options
         generated  value of a column without option and law, w_j being the weight: ``relative-rate``
                    w_j T_jc / max_c T_jc;  ``rate`` w_j T_jc;  ``weight`` w_j.
-        relax      solve the linear relaxation, an upper bound. At a vertex, no more classes have a fractional choice
-                   than there are full resources.
-        prune      leave out columns dominated in value and use by another of the same job; the optimum is the same. Not
-                   done with side constraints.
+        relax      solve the linear relaxation, an upper bound. At a vertex, no more classes have a
+                   fractional choice than there are full resources.
+        prune      leave out columns dominated in value and use by another of the same job; the
+                   optimum is the same. Not done with side constraints.
 
     References
         H. Kellerer, U. Pferschy, D. Pisinger, "Knapsack problems", 2004, chapters 9 and 11.

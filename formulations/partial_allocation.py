@@ -1,4 +1,5 @@
-"""Partial allocation: fair shares of time, with which no tenant gains by misreporting throughputs."""
+"""Partial allocation: fair shares of time, with which no tenant gains by misreporting
+throughputs."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ AIM, AIM_PER_JOB = 1e-6, 1e-8
 first, and the second times the number of jobs, but never more than the allowed error.
 """
 LEVELS = 1e-4
-"""The levels at x*, and so the discounts, may differ by this fraction between two solvers, because the
-product is flat near its optimum.
+"""The levels at x*, and so the discounts, may differ by this fraction between two solvers, because
+the product is flat near its optimum.
 """
 
 
@@ -66,13 +67,14 @@ class PartialAllocation(Formulation):
 
     The objective is the geometric mean of the levels at x*, exp(sum_k n_k w_k log(level_k) / sum_k
     n_k w_k), BEFORE the discounts; bound, prices and certificate are of x* too. The figure
-    ``discount`` of each job is f_k. Bounds of `formulations.discounts` for all classes together prove
-    it to 1e-8 per job, but to no less than 1e-6 and no more than 1e-4 (for more than 50,000 jobs, 2e-9
-    per job). For a class where they do not, the program without one of its jobs is solved. It also
-    improves the bounds of other classes, and must prove f_k to 1e-4 (or 2e-9 per job). If that fails or a limit stops
-    it, the answer is x*, ``feasible`` and without discounts.
+    ``discount`` of each job is f_k. Bounds of `formulations.discounts` for all classes together
+    prove it to 1e-8 per job, but to no less than 1e-6 and no more than 1e-4 (for more than 50,000
+    jobs, 2e-9 per job). For a class where they do not, the program without one of its jobs is
+    solved. It also improves the bounds of other classes, and must prove f_k to 1e-4 (or 2e-9 per
+    job). If that fails or a limit stops it, the answer is x*, ``feasible`` and without discounts.
 
-    At x*, with prices q_r of the capacity and lambda_k of the time, sum_k n_k lambda_k + sum_r q_r W_r = sum_k n_k w_k
+    At x*, with prices q_r of the capacity and lambda_k of the time, sum_k n_k lambda_k + sum_r q_r
+    W_r = sum_k n_k w_k
     and  w_k T_kc / (T_k x* / n_k)  <=  lambda_k + sum_r q_r usage_rc,  with equality where x*_c > 0.
 
     Side constraints must be upper limits of sums, such as budgets and quotas; others, such as
@@ -115,15 +117,18 @@ class PartialAllocation(Formulation):
         total = float(C.count @ w)
         # 1 / p_k of ignored weights is a factor of the geometric mean: the program does not see it.
         scale = float(np.exp(-(C.count @ np.log(C.weight)) / total)) if ignored and len(C) else 1.0
-        # Levels are divided by (geometric mean of an even split) / e. The value is then at least the total
-        # weight: its relative gap is about that of the geometric mean, and it is never near 0.
+        # Levels are divided by (geometric mean of an even split) / e. The value is then at least
+        # the total weight: its relative gap is about that of the geometric mean, and it is never
+        # near 0.
         even = program.value(program.even()) / total if len(C) else 0.0
         unit = float(np.exp(even - 1.0)) if np.isfinite(even) else 1.0
         units = Exponential(scale * unit, total)
         return replace(program, levels=sp.csr_matrix(program.levels / unit), units=units)
 
     def figures_within(self, C: Classes) -> float:
-        """The discounts of two solvers may differ by as much as the levels, plus the error of each."""
+        """The discounts of two solvers may differ by as much as the levels, plus the error of
+        each.
+        """
         return LEVELS + 2 * accuracy(C)
 
     def optimum(self, C: Classes, x: FloatArray, figures: Mapping[str, FloatArray]) -> FloatArray:

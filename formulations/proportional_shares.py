@@ -15,20 +15,23 @@ class ProportionalShares(ByTenants, Rule):
     """Give every job a slice of each pool in proportion to its weight.
 
     Parameters
-        p_k weight of a job, n_k jobs of the class, s_kj GPUs of the reference column on pool j (the gang where there is
-        none), W_j GPUs;  P_e weight of tenant e, J_e its jobs in the program
+        p_k weight of a job, n_k jobs of the class, s_kj GPUs of the reference column on pool j (the
+        gang where there is none), W_j GPUs;  P_e weight of tenant e, J_e its jobs in the program
     Rule
         f_k  = p_k / sum_l n_l p_l                                              without tenants
         f_k  = P_e / sum_e' P_e'  *  p_k / sum_{l in J_e} n_l p_l               of tenant e
-        y_kj = f_k W_j / s_kj where the job can run on pool j;  each row divided by max(1, sum_j f_k W_j / s_kj)
+        y_kj = f_k W_j / s_kj where the job can run on pool j;
+        each row divided by max(1, sum_j f_k W_j / s_kj)
 
     A tenant counts if it has a job in the program; a job without a tenant is its own tenant, with
     its own weight. Equal weights without tenants give `formulations.isolated`. If CPUs, memory or
     another resource would be exceeded, the columns that use it are scaled down.
 
     Options
-        tenants    whether tenants share by their weights first; otherwise only the weights of jobs count.
-        bound      also solve max-throughput with jobs that share time and GPUs, for a bound and a gap.
+        tenants    whether tenants share by their weights first; otherwise only the weights of jobs
+                   count.
+        bound      also solve max-throughput with jobs that share time and GPUs, for a bound and a
+                   gap.
 
     References
         D. Narayanan et al., OSDI 2020, repository policy ``isolated``, by weight. C. A.

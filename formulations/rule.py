@@ -25,9 +25,10 @@ class Rule(Formulation):
     """A rule: its allocation is computed, its feasibility is certified, and nothing is optimised.
 
     Options
-        bound    also solve the program that the rule replaces: the solution then carries its bound, and the gap is
-                 what the rule leaves. Here that is total throughput with jobs that share time and
-                 GPUs (`formulations.max_throughput`), unless the rule says otherwise.
+        bound    also solve the program that the rule replaces: the solution then carries its bound,
+                 and the gap is what the rule leaves. Here that is total throughput with jobs that
+                 share time and GPUs (`formulations.max_throughput`), unless the rule says
+                 otherwise.
     """
 
     sense = "rule"

@@ -40,7 +40,8 @@ class Smd(Formulation):
         outer     maximise  sum_i u_i x_i   s.t.  (reservation), x binary
 
     The inner problem is solved by enumeration, the outer one as a MILP. Pairs that need more than
-    C^r are left out. `formulations.smd_rounding` rounds the relaxation of the outer problem instead.
+    C^r are left out. `formulations.smd_rounding` rounds the relaxation of the outer problem
+    instead.
 
     Of a job with explicit options, the inner problem takes the one with the greatest ``value``
     inside the limit (``parameters.limit`` of its workload), then the fastest. A job with neither a

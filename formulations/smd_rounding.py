@@ -34,7 +34,8 @@ NO_PART = "no part of the optimum is promised: a job is worth nothing, and could
 
 
 class SmdRounding(Rule):
-    """Admit jobs by rounding the relaxation of SMD; the value is at least a stated part of the optimum.
+    """Admit jobs by rounding the relaxation of SMD; the value is at least a stated part of the
+    optimum.
 
     Symbols as in ``smd``; K is the number of resources.
     Rule
@@ -42,34 +43,39 @@ class SmdRounding(Rule):
                      with w on the grid  1, 2, ..., w, max(w + 1, floor((1 + epsilon) w)), ...
         2. LP        maximise  sum_i u'_i x_i   s.t.  (reservation), 0 <= x <= 1,   u'_i = mu_i(tau_i / (1 + epsilon))
         3. rounding  x is a vertex: at most K jobs are fractional. It is rounded down. The job of greatest value alone
-                     is tried too. Both are filled up with jobs that still fit; the better one is the answer.
+                     is tried too. Both are filled up with jobs that still fit; the better one is
+                     the answer.
     Guarantee
         value  >=  s / (K + 1) LP,   s = min_i u_i / u'_i  over u'_i > 0,   u_i = mu_i(tau_i);   s = 1 for epsilon = 0
         LP     >=  the optimum of the program: it is the bound of the solution
 
-    Rounding down loses at most K jobs, each worth at most what the best job is worth alone; so the two points
-    together are worth LP / (K + 1) at least. The shortest duration is at least tau_i / (1 + epsilon), so no job is
-    worth more than u'_i. A note states the part, and the certificate checks it. Where kappa_i is the elasticity of
-    mu_i, s is at least (1 + epsilon)^-kappa. Where s is 0, nothing is promised.
+    Rounding down loses at most K jobs, each worth at most what the best job is worth alone; so the
+    two points together are worth LP / (K + 1) at least. The shortest duration is at least tau_i /
+    (1 + epsilon), so no job is worth more than u'_i. A note states the part, and the certificate
+    checks it. Where kappa_i is the elasticity of mu_i, s is at least (1 + epsilon)^-kappa. Where s
+    is 0, nothing is promised.
 
-    Columns of two jobs are left out: of ``multiple-choice`` the bound is that of the program without them, which
-    pairs may exceed.
+    Columns of two jobs are left out: of ``multiple-choice`` the bound is that of the program
+    without them, which pairs may exceed.
 
-    For real w and p there is a grid of the ratios 1/w and w/p, with a linear program for each of its points, whose
-    optimum is the smallest w and p there. For whole w and p a grid of w does the same without a program.
+    For real w and p there is a grid of the ratios 1/w and w/p, with a linear program for each of
+    its points, whose optimum is the smallest w and p there. For whole w and p a grid of w does the
+    same without a program.
 
     Options
-        program     which program is rounded: ``smd`` (jobs hold their limits), ``smd-tight`` (what they use), or
-                    ``multiple-choice`` (configurations are chosen jointly, and there is no inner problem).
+        program     which program is rounded: ``smd`` (jobs hold their limits), ``smd-tight`` (what
+                    they use), or ``multiple-choice`` (configurations are chosen jointly, and there
+                    is no inner problem).
         epsilon     how far the inner problem may be from its optimum; of ``smd`` alone.
-        relaxation  ``lp``, or ``lagrangian``: the rows of resources get prices, which a bundle method finds without a
-                    linear program. Its bound is the same in the limit. Its average is rounded, for which nothing is
-                    promised beforehand.
+        relaxation  ``lp``, or ``lagrangian``: the rows of resources get prices, which a bundle
+                    method finds without a linear program. Its bound is the same in the limit. Its
+                    average is rounded, for which nothing is promised beforehand.
 
     References
         M. Yu, C. Wu, B. Ji, J. Liu, "A sum-of-ratios multi-dimensional-knapsack decomposition for
-        DNN resource scheduling", INFOCOM 2021, arXiv:2105.13855; A. M. Frieze, M. R. B. Clarke, "Approximation
-        algorithms for the m-dimensional 0-1 knapsack problem", European Journal of Operational Research 15 (1984).
+        DNN resource scheduling", INFOCOM 2021, arXiv:2105.13855; A. M. Frieze, M. R. B. Clarke,
+        "Approximation algorithms for the m-dimensional 0-1 knapsack problem", European Journal of
+        Operational Research 15 (1984).
     """
 
     name = "smd-rounding"
@@ -105,7 +111,9 @@ class SmdRounding(Rule):
         return bool(self.options.program == "smd")
 
     def classes(self, candidates: Candidates) -> Classes:
-        """Those of the program, without columns that never fit, as part of one would, and without pairs."""
+        """Those of the program, without columns that never fit, as part of one would, and without
+        pairs.
+        """
         epsilon, program = self.options.epsilon, self.options.program
         if epsilon > 0 and not self._reserves:
             raise UsageError(
@@ -194,7 +202,9 @@ class SmdRounding(Rule):
 
 
 def _priced_rows(program: AllocationProgram) -> PricedRows:
-    """The program with prices of its resources: each job takes the column that is worth most at them."""
+    """The program with prices of its resources: each job takes the column that is worth most at
+    them.
+    """
     C, limits, gain = program.classes, program.limit_rows, program.gain
     used = np.flatnonzero(np.isfinite(limits.most) & (limits.most > 0))
     # Parts of what there is: the bundle method measures all rows alike

@@ -28,7 +28,8 @@ class ThroughputPerCost(Formulation):
 
     Sets, x, T, n, time and capacity as in `formulations.max_min_fairness`.
     Parameters
-        price_j  USD per hour of one GPU of pool j; g_c GPUs (or share of one) that column c holds, j(c) its pool
+        price_j  USD per hour of one GPU of pool j; g_c GPUs (or share of one) that column c holds,
+                 j(c) its pool
     Program
         sum     maximise  sum_c (sum_k T_kc) x_c / price_j(c)                          s.t.  time, capacity
         ratio   maximise  sum_c (sum_k T_kc) x_c  /  sum_c g_c price_j(c) x_c          s.t.  time, capacity
@@ -46,7 +47,8 @@ class ThroughputPerCost(Formulation):
     in their order. Most jobs get nothing: use the ratio with deadlines or a minimum service.
 
     Options
-        objective   ``sum``: every column by the price of one of its GPUs; ``ratio``: total throughput by total cost.
+        objective   ``sum``: every column by the price of one of its GPUs; ``ratio``: total
+                    throughput by total cost.
 
     References
         D. Narayanan et al., OSDI 2020, section 4.2 (cost policies); repository policies
@@ -102,7 +104,8 @@ class ThroughputPerCost(Formulation):
         """
         C, rows = program.classes, program.requirements
         free = _spending(C) <= 0
-        # Rows of the caller that have columns beside these are refused by the program, with the reason.
+        # Rows of the caller that have columns beside these are refused by the program, with the
+        # reason.
         if not free.any() or rows.shape[1] != C.columns:
             return None
         most = np.where(free, rows.implied_upper, 0.0)

@@ -32,8 +32,9 @@ class WaterFilling(MayIgnoreRates, ByTenants):
     Method
         repeat    maximise  c   s.t.  nt_k(x) >= L_k + rate_k c   for the classes that rise,
                                       nt_k(x) >= L_k              for the others,  time, capacity
-                  L_k := L_k + rate_k c;   hold the classes whose row has a positive dual (they have this level in
-                  every optimal solution), and those that have all the time on their best column;
+                  L_k := L_k + rate_k c;   hold the classes whose row has a positive dual (they have
+                  this level in every optimal solution), and those that have all the time on their
+                  best column;
         until     no job rises
     Program
         maximise  sum_k n_k nt_k(x)   s.t.  nt_k(x) >= L_k for every class k,  time, capacity
@@ -45,8 +46,8 @@ class WaterFilling(MayIgnoreRates, ByTenants):
     Options
         agnostic   T_kc := 1 per job of the column, hence prop_k = 1; ``"literal"`` also admits pools where the job has
                    no rate.
-        tenants    ``true`` (default): capacity is shared among tenants; ``false``: tenants are ignored, only the
-                   weights of jobs count.
+        tenants    ``true`` (default): capacity is shared among tenants; ``false``: tenants are
+                   ignored, only the weights of jobs count.
 
     References
         D. Narayanan et al., OSDI 2020, section 4.3 and appendix (water filling; there with a

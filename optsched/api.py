@@ -164,8 +164,9 @@ def solve(
     executor : str
         Where these are, see `optsched.benchmarking.run_tasks`.
     solutions : int
-        How many different solutions to keep of programs in whole jobs and of schedules: the answer, and in
-        ``Solution.alternatives`` the best others that the search came across, which may be fewer.
+        How many different solutions to keep of programs in whole jobs and of schedules: the answer,
+        and in ``Solution.alternatives`` the best others that the search came across, which may be
+        fewer.
     options : mapping, optional
         Options of the formulation, also those whose names are parameters here.
     **formulation_options
@@ -297,7 +298,9 @@ def _candidates_for(
 
 
 def _lacks_columns(solution: Solution) -> bool:
-    """Whether a rule over the first columns calls the instance infeasible: other columns may help."""
+    """Whether a rule over the first columns calls the instance infeasible: other columns may
+    help.
+    """
     without_solver = solution.certificate.proof in ("rule", "counted")
     return solution.status is Status.INFEASIBLE and without_solver
 

@@ -105,7 +105,9 @@ class NamedProblem(NamedTuple):
 
 
 def default_formulation(source: Any) -> NamedProblem:
-    """A source with the formulation that its library file belongs to, else `DEFAULT_FORMULATION`."""
+    """A source with the formulation that its library file belongs to, else
+    `DEFAULT_FORMULATION`.
+    """
     if isinstance(source, str | Path):
         if str(source) == STDIN:
             found = _on_stdin()

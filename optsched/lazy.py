@@ -39,8 +39,8 @@ def lazy_names(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Pause the cycle collector while something large is loaded that stays, as modules or a document,
-    or while such a document is checked.
+    """Pause the cycle collector while something large is loaded that stays, as modules or a
+    document, or while such a document is checked.
 
     Every few hundred new objects make the collector walk them, and now and then all objects of the
     process. A tree that was just parsed has no cycles, and nobody drops a module, so these walks

@@ -25,13 +25,14 @@ class RankingOptions(ConstraintOptions):
     """Base of the options of rankings: what every ranking of the catalogue takes.
 
     Options
-        gpus   how many GPUs an elastic job takes of those that jobs before it leave: its ``least`` number, the
-               ``most`` that there is room for, the number with which it is ``fastest``, or (``deadline``) that with
-               which it takes the least GPU time of those in time, restart cost included.
-        moves  when a running job moves to faster GPUs though it could stay. ``paying``: if it then ends sooner, its
-               restart cost counted, and no running job holds these GPUs; with ``fastest`` also to
-               those of jobs behind it. ``published``, as simulators of papers do: never; with
-               ``fastest`` whatever it costs.
+        gpus   how many GPUs an elastic job takes of those that jobs before it leave: its ``least``
+               number, the ``most`` that there is room for, the number with which it is ``fastest``,
+               or (``deadline``) that with which it takes the least GPU time of those in time,
+               restart cost included.
+        moves  when a running job moves to faster GPUs though it could stay. ``paying``: if it then
+               ends sooner, its restart cost counted, and no running job holds these GPUs; with
+               ``fastest`` also to those of jobs behind it. ``published``, as simulators of papers
+               do: never; with ``fastest`` whatever it costs.
     """
 
     gpus: Sizes = "least"

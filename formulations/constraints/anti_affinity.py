@@ -20,8 +20,8 @@ class AntiAffinity(SideConstraint):
         |{ j in jobs : a[j,n] > 0 }|  <=  1                                          (anti-affinity)
 
     It adds no rows: fractions of time know no nodes. The placement (`optsched.place`, ``--place``)
-    keeps it; jobs of the set may take turns on a node, and never share GPUs. A program of whole jobs
-    with `placeable` knows nodes, and keeps it too.
+    keeps it; jobs of the set may take turns on a node, and never share GPUs. A program of whole
+    jobs with `placeable` knows nodes, and keeps it too.
 
     Options
         jobs   ids of the jobs, two or more.

@@ -23,9 +23,9 @@ class Budget(SideConstraint):
 
         sum_c f_c p_c x_c  <=  B                                                     (budget)
 
-    Idle GPUs cost nothing; ``cost`` of options does not count. To limit the total spending until the
-    jobs end, use a consumable resource. If no pool states a price every GPU costs 1, with a note. If only
-    some do, a pool without a price on which a paying job could run is refused.
+    Idle GPUs cost nothing; ``cost`` of options does not count. To limit the total spending until
+    the jobs end, use a consumable resource. If no pool states a price every GPU costs 1, with a
+    note. If only some do, a pool without a price on which a paying job could run is refused.
 
     Options
         limit    B, USD per hour.

@@ -28,18 +28,19 @@ Owned = Mapping[str, Annotated[int, Field(ge=0, le=2**31)]]
 class Cells(SideConstraint):
     """A tenant's jobs stay within the cells of GPUs that its virtual cluster owns.
 
-    A cell is a group of s GPUs close to each other: such as 1, 2, 4 or 8 GPUs of a node. Sizes divide one
-    another, so that a cell of one size splits into whole cells of the next smaller one. A column on one node
-    needs a cell of the smallest size that holds its GPUs; one on several nodes the largest cells for what it
-    has of each. With N_s the cells of size s that the tenant owns, w_c the cells that column c needs, of size
-    s(c), and x_c the jobs of the tenant in it, for every size s:
+    A cell is a group of s GPUs close to each other: such as 1, 2, 4 or 8 GPUs of a node. Sizes
+    divide one another, so that a cell of one size splits into whole cells of the next smaller one.
+    A column on one node needs a cell of the smallest size that holds its GPUs; one on several nodes
+    the largest cells for what it has of each. With N_s the cells of size s that the tenant owns,
+    w_c the cells that column c needs, of size s(c), and x_c the jobs of the tenant in it, for every
+    size s:
 
         sum_{c: s(c) >= s} s(c) w_c x_c  <=  sum_{t >= s} t N_t                                  (cells)
 
-    As sizes divide one another, whole jobs that keep these rows fit into the cells: the larger first, each into
-    a cell of its size, or a part of a larger one (buddy allocation). Jobs whose GPUs exceed the largest cell on
-    a node cannot run. With `optsched.placement.cells` a cluster that promised cells to several tenants keeps
-    enough of every size.
+    As sizes divide one another, whole jobs that keep these rows fit into the cells: the larger
+    first, each into a cell of its size, or a part of a larger one (buddy allocation). Jobs whose
+    GPUs exceed the largest cell on a node cannot run. With `optsched.placement.cells` a cluster
+    that promised cells to several tenants keeps enough of every size.
 
     Options
         tenant   whose jobs.
@@ -146,13 +147,14 @@ class Cells(SideConstraint):
 
 
 def _worst_split(sizes: IntArray, gpus: int, nodes: int, most: int) -> FloatArray:
-    """Largest sums, over the splits of a gang into at most ``nodes`` parts of at most ``most`` GPUs.
+    """Largest sums, over the splits of a gang into at most ``nodes`` parts of at most ``most``
+    GPUs.
 
     Returns
     -------
     FloatArray, shape (sizes + 1,)
-        GPUs of the cells of each size or more that the parts need, and the number of parts that are larger
-        than every cell.
+        GPUs of the cells of each size or more that the parts need, and the number of parts that are
+        larger than every cell.
     """
     parts = np.arange(1, min(most, gpus) + 1)
     level = np.searchsorted(sizes, parts)

@@ -38,8 +38,9 @@ class Deadlines(SideConstraint):
 
     Options
         soft      also rows for soft deadlines (else ignored).
-        give_way  ``none``: infeasible; ``shortfall``: least total shortfall of the pace; ``count``: s_k is 0 or 1, the
-                  fewest (weighted) missed deadlines (a MILP; every job is its own class).
+        give_way  ``none``: infeasible; ``shortfall``: least total shortfall of the pace; ``count``:
+                  s_k is 0 or 1, the fewest (weighted) missed deadlines (a MILP; every job is its
+                  own class).
 
     References
         D. Narayanan et al., OSDI 2020, section 4.2 (SLO constraints).
@@ -98,13 +99,17 @@ class Deadlines(SideConstraint):
         )
 
     def _weight(self, C: Classes, k: IntArray) -> FloatArray:
-        """The weight of a class that falls short of its pace: with more time left it can catch up."""
+        """The weight of a class that falls short of its pace: with more time left it can catch
+        up.
+        """
         if self._way == "none":
             return C.instance.round / (C.deadline[k] - C.instance.now)
         return C.weight[k]
 
     def impossible(self, C: Classes) -> list[tuple[int, Conflict]]:
-        """Jobs whose deadlines no allocation can meet: they have passed, or the job runs nowhere."""
+        """Jobs whose deadlines no allocation can meet: they have passed, or the job runs
+        nowhere.
+        """
         instance = C.instance
         table, now = instance.jobs_table, instance.now
         soft = getattr(self.options, "soft", False)

@@ -39,7 +39,9 @@ def usable_gpus(C: Classes, pools: IntArray) -> FloatArray:
 def sum_row(
     kind: str, amounts: FloatArray, words: str, least: float = -np.inf, most: float = np.inf
 ) -> SideRows | None:
-    """One row on the sum of what the columns have, shape (N,); None where no column has anything."""
+    """One row on the sum of what the columns have, shape (N,); None where no column has
+    anything.
+    """
     row = sp.csr_matrix(amounts[np.newaxis, :])
     row.eliminate_zeros()
     if row.nnz == 0:

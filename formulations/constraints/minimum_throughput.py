@@ -22,8 +22,8 @@ class MinimumThroughput(OfJobs):
 
         sum_{k in K} sum_c T_kc x_c  >=  d                                    (minimum-throughput)
 
-    With whole jobs (``integral``, `mig-pack`) this is a covering row with integer counts: the fewest
-    or cheapest replicas that carry the demand.
+    With whole jobs (``integral``, `mig-pack`) this is a covering row with integer counts: the
+    fewest or cheapest replicas that carry the demand.
 
     Options
         rate       d, steps/s (of a service requests/s, if a step is a request).

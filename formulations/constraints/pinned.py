@@ -110,8 +110,8 @@ class _OfWays(OfJobs):
 class Pinned(_OfWays):
     """The jobs run in some pools, or on some numbers of GPUs, and nowhere else.
 
-    With J the jobs and A the columns in one of ``pools``, on one of ``gpus`` and inside one group of
-    ``level`` (where these are given), for every class k of J:
+    With J the jobs and A the columns in one of ``pools``, on one of ``gpus`` and inside one group
+    of ``level`` (where these are given), for every class k of J:
 
         sum of x_c  ==  0   over the columns c of k that are not in A                (pinned)
 
@@ -122,8 +122,8 @@ class Pinned(_OfWays):
     Options
         pools      names of the pools.
         gpus       total numbers of GPUs.
-        level      level of the topology, such as ``rack``: all GPUs of a job are in one group of it. Only rates
-                   for this level, a lower one or one node say so; others are barred.
+        level      level of the topology, such as ``rack``: all GPUs of a job are in one group of
+                   it. Only rates for this level, a lower one or one node say so; others are barred.
         jobs       ids of the jobs in J.
         tenant     their tenant; without jobs, tenant and workload: all jobs.
         workload   their workload.
@@ -150,8 +150,8 @@ class Pinned(_OfWays):
 class Forbidden(_OfWays):
     """The jobs do not run in some pools, or on some numbers of GPUs.
 
-    With J the jobs and F the columns in one of ``pools``, on one of ``gpus`` and inside one group of
-    ``level`` (where these are given), for every class k of J:
+    With J the jobs and F the columns in one of ``pools``, on one of ``gpus`` and inside one group
+    of ``level`` (where these are given), for every class k of J:
 
         sum of x_c  ==  0   over the columns c of k that are in F                    (forbidden)
 

@@ -1,4 +1,5 @@
-"""Only what can be placed: gangs find room on nodes, and inside the groups that their rates are for."""
+"""Only what can be placed: gangs find room on nodes, and inside the groups that their rates are
+for."""
 
 from __future__ import annotations
 
@@ -39,8 +40,9 @@ class Placeable(SideConstraint):
     A program of whole jobs (``integral``) has in addition the columns and rows of
     `optsched.program.space.seats`, which say which nodes hold which parts of the gangs. Its points
     are placements. Where nodes can hold jobs in too many ways, their contents are priced
-    (`optsched.solving.contents_on_demand`). `optsched.solve` places its answer by best fit, and where that leaves a row
-    without a place, or on more nodes than it needs, compares with the placement of the program.
+    (`optsched.solving.contents_on_demand`). `optsched.solve` places its answer by best fit, and
+    where that leaves a row without a place, or on more nodes than it needs, compares with the
+    placement of the program.
 
     Options
         none.

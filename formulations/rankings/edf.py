@@ -40,7 +40,8 @@ class EarliestDeadlineFirst(Ranking):
     starts the long one. The side constraint ``deadlines`` and the formulation ``lease`` plan ahead.
 
     Options
-        late  hard deadlines that go behind: those past (``last``), those out of reach (``hopeless``), none (``kept``).
+        late  hard deadlines that go behind: those past (``last``), those out of reach
+              (``hopeless``), none (``kept``).
     """
 
     name = "edf"

@@ -47,8 +47,8 @@ class Tiresias(Ranking):
 
         (G_j / D_c, g_j)
 
-    so that on M GPUs, with D the demand of all classes, those jobs come first that have room in their part of them:
-    G_j <= M D_c / D.
+    so that on M GPUs, with D the demand of all classes, those jobs come first that have room in
+    their part of them: G_j <= M D_c / D.
 
     The published simulator differs in three things: a job goes down one queue at a time, and inside
     a queue jobs stand in the order in which they came into it, those that run before those that

@@ -60,8 +60,8 @@ def problem_of(row: Row) -> tuple[str, ...]:
 
 
 def read_best(path: str | Path) -> dict[tuple[str, str], BestKnown]:
-    """A table of best known objectives: CSV with the columns instance, objective, formulation, which
-    may be empty, and source, such as a paper or the version of a list.
+    """A table of best known objectives: CSV with the columns instance, objective, formulation,
+    which may be empty, and source, such as a paper or the version of a list.
 
     Raises
     ------

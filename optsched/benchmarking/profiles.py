@@ -21,9 +21,9 @@ FLOOR = 1e-3
 class PerformanceProfile:
     """Ratios to the best, method by method.
 
-    rho_s(tau) = |{p : r_ps <= tau}| / |P|, where r_ps is the value of method s on problem p over the least value of any
-    method on p. A problem that a method has not solved has an infinite ratio for it and still counts in |P|; so does
-    one that no method has solved.
+    rho_s(tau) = |{p : r_ps <= tau}| / |P|, where r_ps is the value of method s on problem p over
+    the least value of any method on p. A problem that a method has not solved has an infinite ratio
+    for it and still counts in |P|; so does one that no method has solved.
 
     Attributes
     ----------

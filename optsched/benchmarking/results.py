@@ -127,8 +127,8 @@ class Results(DisplayedTable):
         ----------
         rows : sequence of mappings
         by : sequence of str, optional
-            Columns that tell the methods apart (default: the first of `METHOD_COLUMNS` that has several
-            values).
+            Columns that tell the methods apart (default: the first of `METHOD_COLUMNS` that has
+            several values).
         best : mapping, optional
             Best known objectives, see `read_best`.
 

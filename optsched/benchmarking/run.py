@@ -167,8 +167,8 @@ def run_tasks(
     processes : int
         Tasks at a time.
     executor : str
-        Where they run: ``processes`` of this machine; ``ray``, on the Ray cluster of the environment
-        (``RAY_ADDRESS``), or on this machine alone; ``ray:ADDRESS``.
+        Where they run: ``processes`` of this machine; ``ray``, on the Ray cluster of the
+        environment (``RAY_ADDRESS``), or on this machine alone; ``ray:ADDRESS``.
     threads : int
         Threads that the libraries of each may start.
     time_limit : float, optional

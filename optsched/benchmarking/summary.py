@@ -1,4 +1,5 @@
-"""What rows tell: outcomes, times, pairs, gaps, other figures, contradictions; each a table with words."""
+"""What rows tell: outcomes, times, pairs, gaps, other figures, contradictions; each a table with
+words."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ Method = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Reading:
-    """How rows are read: the kind of intervals, the seed of resamples, the shift of geometric means in seconds."""
+    """How rows are read: the kind of intervals, the seed of resamples, the shift of geometric means
+    in seconds.
+    """
 
     interval: str = "bootstrap"
     seed: int = 0
@@ -58,13 +61,17 @@ class Reading:
 def summary(
     results: Results, reading: Reading | None = None, metrics: Sequence[str] | None = None
 ) -> list[SummaryTable]:
-    """All tables that the rows have something for; ``metrics`` are columns to be averaged (default: see `Results`)."""
+    """All tables that the rows have something for; ``metrics`` are columns to be averaged (default:
+    see `Results`).
+    """
     chosen = results.metrics if metrics is None else metrics
     return [table for table in _tables(results, reading or Reading(), chosen) if table.rows]
 
 
 def overview(results: Results, reading: Reading | None = None) -> list[SummaryTable]:
-    """The tables of `summary` that fit on a screen: of simulations one of all metrics that policies are judged by."""
+    """The tables of `summary` that fit on a screen: of simulations one of all metrics that policies
+    are judged by.
+    """
     metrics = [name for name in MEANS if name in results.metrics]
     if not metrics:
         return summary(results, reading)
@@ -153,7 +160,8 @@ def times(results: Results, column: str, reading: Reading) -> SummaryTable:
         numbers = sorted(found.values())
         geometric = shifted_geometric_mean(numbers, reading.shift)
         longest = numbers[-1] if numbers else None
-        # Over the problems that all settled: a method that settles the easy ones alone has no advantage.
+        # Over the problems that all settled: a method that settles the easy ones alone has no
+        # advantage.
         mean = shared[method]
         ratio = None if mean is None or not least else mean / least
         name = results.method_name(method)
@@ -336,7 +344,9 @@ def means(results: Results, metrics: Sequence[str]) -> SummaryTable:
 
 
 def contradictions(results: Results) -> SummaryTable:
-    """Answers of one problem that cannot both be right: an objective beyond the bound of another row."""
+    """Answers of one problem that cannot both be right: an objective beyond the bound of another
+    row.
+    """
     groups: dict[Any, list[Any]] = {}
     for row in results.rows:
         if row.get("sense") in ("max", "min") and row.get("status") in (
@@ -359,7 +369,9 @@ def contradictions(results: Results) -> SummaryTable:
 
 
 def _contradictions(group: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Of rows of one problem: the best objective beside the tightest bound that it passes, or a claim that none is."""
+    """Of rows of one problem: the best objective beside the tightest bound that it passes, or a
+    claim that none is.
+    """
     sign = 1.0 if group[0]["sense"] == "max" else -1.0
     points = [row for row in group if number(row.get("objective")) is not None]
     bounds = [row for row in group if number(row.get("bound")) is not None]

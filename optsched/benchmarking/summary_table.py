@@ -1,4 +1,5 @@
-"""A table of results as data: cells with their kinds, formatted in one way on the shell and on a page."""
+"""A table of results as data: cells with their kinds, formatted in one way on the shell and on a
+page."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ class Column:
     """A column: its heading, and the kind of its cells.
 
     The kind is text, count, seconds, percent, number, ratio, p, or formatted: numbers that are text
-    already, and aligned like numbers. It may also be the name of a column that `optsched.display.columns` knows.
+    already, and aligned like numbers. It may also be the name of a column that
+    `optsched.display.columns` knows.
     """
 
     name: str

@@ -284,7 +284,9 @@ def unfit(ways: WayColumns, task: CompileTask) -> NDArray[np.uint8]:
 
 
 def most_in_a_group(ways: WayColumns, task: CompileTask) -> IntArray:
-    """Most GPUs that a group of the level of each way has on as many nodes of its pool, shape (W,)."""
+    """Most GPUs that a group of the level of each way has on as many nodes of its pool, shape
+    (W,).
+    """
     cluster = task.instance.cluster
     usable = cluster.usable(np.inf if task.later_nodes else task.instance.now)
     size = np.where(usable, np.diff(cluster.numbering.start), 0)

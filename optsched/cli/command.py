@@ -550,7 +550,9 @@ def _check_sources(parameters: Iterable[_Parameter], given: Mapping[str, Any]) -
 
 
 def _as_typed(error: BaseException, parameters: Iterable[_Parameter]) -> BaseException:
-    """The error with the option that was typed, where the library names the parameter of a function."""
+    """The error with the option that was typed, where the library names the parameter of a
+    function.
+    """
     if not isinstance(error, InvalidArgument) or not str(error).startswith(f"{error.path}: "):
         return error
     name = IN_PYTHON.get(error.path, error.path)

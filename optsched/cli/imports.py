@@ -262,7 +262,9 @@ def _command(importer: Callable[..., Any], form: Format) -> Callable[..., int]:
 
 
 def _type(item: Described) -> tuple[str, Kind | None]:
-    """The section of the help and the kind of a parameter; None for an option that takes no value."""
+    """The section of the help and the kind of a parameter; None for an option that takes no
+    value.
+    """
     return TYPES.get(item.type, (SELECTION, values.TYPES.get(item.type)))
 
 

@@ -97,7 +97,8 @@ def run() -> int:
     # A notebook passes the matplotlib backend of its kernel to child processes. They may not have
     # it, and only write files.
     os.environ.pop("MPLBACKEND", None)
-    # Processes for many tasks are forked where libraries have one thread each; numpy is not loaded yet
+    # Processes for many tasks are forked where libraries have one thread each; numpy is not loaded
+    # yet
     if any(word.startswith(("--jobs", "--executor")) for word in sys.argv):
         from optsched.processes.forking import few_threads  # takes 10 ms
 

@@ -74,7 +74,8 @@ def pareto(
     equidistant between the two lexicographic optima. Dominated points are left out. The second
     objective must be linear or a minimum. --time-limit is for the whole front.
 
-    Exit codes: 0 there are points, all certified, or no job is in the program; else as for `optsched solve`.
+    Exit codes: 0 there are points, all certified, or no job is in the program; else as for
+    `optsched solve`.
 
     Examples:
         optsched pareto @quickstart -f max-min-fairness -f max-throughput

@@ -152,7 +152,9 @@ class SolutionFiles:
         return self.as_json or self.output == "-"
 
     def check(self, solutions: int, read: tuple[str | None, ...]) -> None:
-        """Refuse several solutions without a file, and one that would replace a file that is read."""
+        """Refuse several solutions without a file, and one that would replace a file that is
+        read.
+        """
         if self.file is None:
             if solutions > 1 and self.prints_json:
                 raise UsageError("--solutions writes a file for each solution: give -o FILE")

@@ -46,8 +46,8 @@ class Kind:
     note : str
         Note on the format of the text, for the help of options derived from the library.
     writes : bool
-        Whether the value is a file that is written: no file that the command reads, and no other one that
-        it writes (`optsched.cli.command`).
+        Whether the value is a file that is written: no file that the command reads, and no other
+        one that it writes (`optsched.cli.command`).
     """
 
     read: Callable[[Any, str], Any]

@@ -97,8 +97,8 @@ def whatif(
     running: ManyOptions,
     as_json: Json = False,
 ) -> int:
-    """Solve an instance with other capacities, and compare with what the prices predict; or find room
-    for a job.
+    """Solve an instance with other capacities, and compare with what the prices predict; or find
+    room for a job.
 
     "change" is the change of the objective when the instance is compiled again with the other
     cluster. "held" is the change when only the capacities differ and all coefficients stay, also

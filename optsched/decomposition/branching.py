@@ -1,4 +1,5 @@
-"""Branch and price: Dantzig-Wolfe at every node of a search tree, until a whole-number solution is proved optimal."""
+"""Branch and price: Dantzig-Wolfe at every node of a search tree, until a whole-number solution is
+proved optimal."""
 
 from __future__ import annotations
 
@@ -73,9 +74,9 @@ def branch_and_price(
     master : Master
         ``most`` is 1 for every block.
     price : callable
-        (duals of the rows, entries) -> `Priced`. ``entries`` has shape (blocks, rows): 1 where the column
-        of a block must have an entry of 1, 0 where it must have 0, -1 where it is free. If a block
-        has no such column, its ``least`` is infinite.
+        (duals of the rows, entries) -> `Priced`. ``entries`` has shape (blocks, rows): 1 where the
+        column of a block must have an entry of 1, 0 where it must have 0, -1 where it is free. If a
+        block has no such column, its ``least`` is infinite.
     first : MasterColumns, optional
         Columns to begin with.
     smoothing : float
@@ -90,7 +91,8 @@ def branch_and_price(
     Returns
     -------
     Decomposition
-        Its ``value``, ``x`` and ``y`` are those of the root, ``bound`` and ``whole`` those of the tree.
+        Its ``value``, ``x`` and ``y`` are those of the root, ``bound`` and ``whole`` those of the
+        tree.
 
     Raises
     ------

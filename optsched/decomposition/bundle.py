@@ -94,7 +94,8 @@ class LagrangianBound(Displayed):
     Attributes
     ----------
     status : Status
-        ``optimal``: the solution reaches the bound. ``feasible``: there is one. ``limit``: none is known.
+        ``optimal``: the solution reaches the bound. ``feasible``: there is one. ``limit``: none is
+        known.
     converged : bool
         Whether the bound cannot increase any more, up to rounding; it is then the value of the
         relaxation.
@@ -164,10 +165,10 @@ def lagrangian(
 
         L(y)  =  min_{x in X} (c - y'A) x  +  min { y'a : lower <= a <= upper }
 
-    L(y) is at most the optimum for all prices y, of the right sign where a row has one side. ``solve``
-    minimises over X, which is easy without the rows. A proximal bundle method raises L. The weights of
-    its points make an average, which tends to an optimum over the convex hull of X that keeps the
-    rows. ``repair`` starts from this average.
+    L(y) is at most the optimum for all prices y, of the right sign where a row has one side.
+    ``solve`` minimises over X, which is easy without the rows. A proximal bundle method raises L.
+    The weights of its points make an average, which tends to an optimum over the convex hull of X
+    that keeps the rows. ``repair`` starts from this average.
 
     Parameters
     ----------

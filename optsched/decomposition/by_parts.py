@@ -1,5 +1,5 @@
-"""Dantzig-Wolfe for a plan that states its parts (`optsched.solution.plan.Parts`), such as jobs: a column
-of the master is a point of a part.
+"""Dantzig-Wolfe for a plan that states its parts (`optsched.solution.plan.Parts`), such as jobs: a
+column of the master is a point of a part.
 
 The parts are those of the program itself, and the optimum is that of the whole program. The option
 ``parts`` is another thing: see `optsched.solving.in_parts`.

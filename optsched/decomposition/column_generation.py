@@ -69,7 +69,8 @@ class Decomposition(Displayed):
         The duals of the best bound.
     whole : FloatArray or None, shape (N,)
         The best integer solution over the generated columns; None if none was found. With
-        ``whole=False`` the last optimum of the master, in fractions; ``status`` is that of the master.
+        ``whole=False`` the last optimum of the master, in fractions; ``status`` is that of the
+        master.
     objective : float or None
         Its cost.
     history : tuple of (seconds, columns, value, bound)

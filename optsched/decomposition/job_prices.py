@@ -37,8 +37,8 @@ def prices_of_jobs(
 
     References
     ----------
-    M. L. Fisher, R. Jaikumar, L. N. Van Wassenhove, "A multiplier adjustment method for the generalized
-    assignment problem", Management Science 32 (1986).
+    M. L. Fisher, R. Jaikumar, L. N. Van Wassenhove, "A multiplier adjustment method for the
+    generalized assignment problem", Management Science 32 (1986).
     """
     knapsacks = AgentKnapsacks.of(of)
     cost = np.where(of.column >= 0, of.cost, 0.0)

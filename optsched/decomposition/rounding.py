@@ -43,8 +43,8 @@ def round_by_slots(share: ArrayLike, size: ArrayLike, cost: ArrayLike) -> IntArr
 
     References
     ----------
-    D. B. Shmoys, E. Tardos, "An approximation algorithm for the generalized assignment problem", Mathematical
-    Programming 62 (1993).
+    D. B. Shmoys, E. Tardos, "An approximation algorithm for the generalized assignment problem",
+    Mathematical Programming 62 (1993).
     """
     x, p, c = (np.asarray(each, np.float64) for each in (share, size, cost))
     for name, each in (("size", p), ("cost", c)):

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence, Sized
 from itertools import islice
 
 MOST_GAP = 100.0
-"""Gap above which only that it is large is said: where the objective is nearly 0, the quotient means
-nothing.
+"""Gap above which only that it is large is said: where the objective is nearly 0, the quotient
+means nothing.
 """
 
 
@@ -55,7 +55,9 @@ def percent(fraction: float) -> str:
 
 
 def share(gap: float) -> str:
-    """A gap in percent, two digits; what is rounding is 0, and more than `MOST_GAP` is not counted."""
+    """A gap in percent, two digits; what is rounding is 0, and more than `MOST_GAP` is not
+    counted.
+    """
     # Less is rounding of the two numbers that were subtracted
     if gap < 1e-12:
         return "0 %"

@@ -1,8 +1,8 @@
 """Calls of one function with many arguments, on an executor.
 
-What all calls share is sent once to each worker, or inherited by a forked one (on a Ray cluster it is
-put into the object store once), and does not come back: where a result has one of the shared objects in
-it, it has the caller's own.
+What all calls share is sent once to each worker, or inherited by a forked one (on a Ray cluster it
+is put into the object store once), and does not come back: where a result has one of the shared
+objects in it, it has the caller's own.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def results_of(
     ------
     number, result
         An `OptschedError` that a call raised is its result, and `SolverCrashed` that of a call that
-        failed in another way in another process, whose process crashed, or was killed three times in a
-        row (`optsched.executors.running.RETRIES`).
+        failed in another way in another process, whose process crashed, or was killed three times
+        in a row (`optsched.executors.running.RETRIES`).
 
     Raises
     ------
@@ -81,7 +81,9 @@ def all_results_of(
     items: Sequence[Any],
     **how: Any,
 ) -> list[Result]:
-    """The results of `results_of` in the order of the items; the first error that comes is raised."""
+    """The results of `results_of` in the order of the items; the first error that comes is
+    raised.
+    """
     return in_order(results_of(function, shared, items, **how))
 
 
@@ -96,7 +98,8 @@ def in_order(results: Iterable[tuple[int, Result | OptschedError]]) -> list[Resu
 
 
 class Calls(Generic[Result]):
-    """Calls of one function, in batches: what they share is sent once, and the processes stay between batches.
+    """Calls of one function, in batches: what they share is sent once, and the processes stay
+    between batches.
 
     `close` ends the processes. Parameters are as of `results_of`.
     """

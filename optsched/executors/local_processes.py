@@ -143,8 +143,8 @@ class ProcessSlot:
 
     def _or_out_of_memory(self, end: TaskEnd) -> TaskEnd:
         """The same end, as one for want of memory where its words say so."""
-        # Without a limit an error that speaks of memory is the task's own. Libraries that get no memory
-        # say so in their own errors.
+        # Without a limit an error that speaks of memory is the task's own. Libraries that get no
+        # memory say so in their own errors.
         limited = self._limits.memory is not None
         if limited and end.status == "error" and tells_of_memory(end.words):
             return replace(end, status="memory")
@@ -156,8 +156,8 @@ class ProcessSlot:
         Raises
         ------
         OptschedError
-            A worker that ends by itself before its first task: another one would do the same, as what it
-            imports is wrong.
+            A worker that ends by itself before its first task: another one would do the same, as
+            what it imports is wrong.
         """
         code = worker.wait_or_kill()
         ended = exit_text(code)

@@ -1,8 +1,9 @@
 """The seam between many tasks and where they are done: processes of this machine, or a cluster.
 
-`optsched.executors.running.finished` gives each `Slot` of an `Executor` a task and looks for its end. Two
-executors exist: `optsched.executors.local_processes` and `optsched.executors.ray_cluster`. The workers of
-the second use the first on their machine, so limits and crashes are the same everywhere.
+`optsched.executors.running.finished` gives each `Slot` of an `Executor` a task and looks for its
+end. Two executors exist: `optsched.executors.local_processes` and `optsched.executors.ray_cluster`.
+The workers of the second use the first on their machine, so limits and crashes are the same
+everywhere.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ class SharedWork:
     shared : object
         First argument of the work; None: it has none.
     forks : bool
-        Whether each task has a process of its own, which is measured and limited. Without it a worker does
-        its tasks itself, which costs less and keeps what they made for the next one.
+        Whether each task has a process of its own, which is measured and limited. Without it a
+        worker does its tasks itself, which costs less and keeps what they made for the next one.
     """
 
     worker: str

@@ -1,8 +1,9 @@
 """Tasks on a Ray cluster: Ray carries a task to a machine, and says when a machine is lost.
 
 On each machine the task is done as on this one (`optsched.executors.local_processes`), by an actor
-that has its own slot: so limits on time and memory, crashes and answers are the same. An actor may be
-lost, with its machine or because that ran out of memory; its task is lost as where a local process is.
+that has its own slot: so limits on time and memory, crashes and answers are the same. An actor may
+be lost, with its machine or because that ran out of memory; its task is lost as where a local
+process is.
 """
 
 from __future__ import annotations
@@ -109,7 +110,9 @@ class RayCluster:
 
 
 def _check_answers(address: str) -> None:
-    """Raise `OSError` where nothing listens at HOST:PORT: Ray itself would try for more than ten minutes."""
+    """Raise `OSError` where nothing listens at HOST:PORT: Ray itself would try for more than ten
+    minutes.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), CONNECTING).close()

@@ -21,7 +21,8 @@ RETRIES = 2
 
 
 def executor_of(name: str) -> Executor:
-    """The executor of a name: ``processes``, ``ray``, ``ray:ADDRESS`` or a client's ``ray://HOST:PORT``.
+    """The executor of a name: ``processes``, ``ray``, ``ray:ADDRESS`` or a client's
+    ``ray://HOST:PORT``.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """The process that does tasks for another one (`optsched.processes`).
 
-It imports what tasks need, once. Where tasks have limits it forks for each: so every task has its own
-process, whose memory is measured and limited and which may crash, and none pays for imports. The parent of
-these forks runs no task itself, so it has no threads of solvers.
+It imports what tasks need, once. Where tasks have limits it forks for each: so every task has its
+own process, whose memory is measured and limited and which may crash, and none pays for imports.
+The parent of these forks runs no task itself, so it has no threads of solvers.
 """
 
 from __future__ import annotations

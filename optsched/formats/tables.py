@@ -370,7 +370,8 @@ def read_headless(
     Raises
     ------
     InvalidInput
-        With ``file:line:column N (NAME)``, what was found and what was expected, of each wrong cell.
+        With ``file:line:column N (NAME)``, what was found and what was expected, of each wrong
+        cell.
     """
     name = called(source, otherwise)
     # Do not use csv here: cells may contain quotes and line separators

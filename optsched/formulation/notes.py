@@ -1,7 +1,7 @@
 """Notes on an answer: fields of the instance without effect on it, and jobs that are not in it yet.
 
-An instance may state more than a formulation reads: max-min fairness does not use deadlines. That is
-no error, but the user must not think that the deadlines were kept.
+An instance may state more than a formulation reads: max-min fairness does not use deadlines. That
+is no error, but the user must not think that the deadlines were kept.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ FIELDS = {
 }
 """By the names that ``reads`` and ``also_reads`` use.
 
-Fields that every program reads are left out, and those that describe machines and workloads (prices,
-power, bandwidths, parameters of models): they set no requirement on an answer.
+Fields that every program reads are left out, and those that describe machines and workloads
+(prices, power, bandwidths, parameters of models): they set no requirement on an answer.
 """
 OF_PLACEMENT = frozenset({"preemptible", "running", "limit"})
 """Fields that a placement reads."""

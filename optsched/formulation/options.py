@@ -51,7 +51,9 @@ class FormulationOptions(ConstraintOptions):
     parts_seed: Annotated[int, Field(ge=0)] = Field(0, description="seed of this split")
 
     def to_document(self) -> dict[str, Any]:
-        """The options as files have them, which leave out those of all formulations that were not given."""
+        """The options as files have them, which leave out those of all formulations that were not
+        given.
+        """
         left_out = {"quantile"} if self.quantile is None else set()
         return self.model_dump(
             exclude=left_out | ({"parts", "parts_seed"} if self.parts == 1 else set())

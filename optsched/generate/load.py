@@ -1,8 +1,8 @@
 r"""How scarce capacity is: the level of max-min fairness against what a job could reach alone.
 
-With the throughput T_ij of job i on pool j, weights w_i, gangs s_i, pools of W_j GPUs, a_ij = T_ij s_i / (w_i prop_i)
-and prop_i = sum_j T_ij W_j / sum_j W_j, max-min fairness maximises t with a_i . x_i >= t, sum_j x_ij <= 1 and
-sum_i s_i x_ij <= W_j. Two upper bounds on t*:
+With the throughput T_ij of job i on pool j, weights w_i, gangs s_i, pools of W_j GPUs, a_ij = T_ij
+s_i / (w_i prop_i) and prop_i = sum_j T_ij W_j / sum_j W_j, max-min fairness maximises t with a_i .
+x_i >= t, sum_j x_ij <= 1 and sum_i s_i x_ij <= W_j. Two upper bounds on t*:
 
     tmax = min_i max_j a_ij                   every job alone in its best pool
     t*  <= p . W / sum_i min_j p_j s_i / a_ij    for any prices p >= 0 of the pools

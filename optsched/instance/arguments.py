@@ -172,7 +172,8 @@ def check_positive(**given: ArrayLike) -> None:
 def names_and_options(given: object, path: str, kind: str) -> list[tuple[str, Mapping[str, Any]]]:
     """Pairs of a name and its options, from one of several notations.
 
-    Each is a name, ``(name, options)`` or ``{kind: name, **options}``, such as ``{"model": "usl"}``.
+    Each is a name, ``(name, options)`` or ``{kind: name, **options}``, such as ``{"model":
+    "usl"}``.
 
     Parameters
     ----------

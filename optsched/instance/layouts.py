@@ -68,7 +68,8 @@ class Layouts(Displayed):
 
     References
     ----------
-    NVIDIA, "Multi-Instance GPU User Guide", partitioning and placements (``nvidia-smi mig -lgipp``).
+    NVIDIA, "Multi-Instance GPU User Guide", partitioning and placements (``nvidia-smi mig
+    -lgipp``).
     """
 
     def __init__(self, partitions: Sequence[Partition], path: str = "partitions") -> None:
@@ -203,7 +204,8 @@ class Layouts(Displayed):
         Parameters
         ----------
         text : str
-            Such as ``3g.20gb+4g.20gb``, ``2x1g.5gb+3g.20gb``, or with starts ``4g.20gb@0+3g.20gb@4``.
+            Such as ``3g.20gb+4g.20gb``, ``2x1g.5gb+3g.20gb``, or with starts
+            ``4g.20gb@0+3g.20gb@4``.
         path : str
             Path of the text in its document, for messages.
 

@@ -1,9 +1,9 @@
 """Levels of the topology: groups of nodes such as racks and blocks.
 
-The instance states them by name, ``{"rack": {"r0": ["v100-0", "v100-1"], ...}, "block": {...}}``, or
-says ``"topology"``: then they are the groups of nodes that the links of the topology document join at
-each bandwidth, the smallest ones called ``rack`` and the next ones ``block``. Groups are nested. A
-node in no group of a level is a separate group there.
+The instance states them by name, ``{"rack": {"r0": ["v100-0", "v100-1"], ...}, "block": {...}}``,
+or says ``"topology"``: then they are the groups of nodes that the links of the topology document
+join at each bandwidth, the smallest ones called ``rack`` and the next ones ``block``. Groups are
+nested. A node in no group of a level is a separate group there.
 """
 
 from __future__ import annotations

@@ -135,7 +135,9 @@ class RateTable(Displayed):
 
     @cached_property
     def profile_counts(self) -> IntArray:
-        """``profile * STRIDE + count`` of the GPU counts that profiles list for any place, sorted."""
+        """``profile * STRIDE + count`` of the GPU counts that profiles list for any place,
+        sorted.
+        """
         counted = self.gpus != OWN_GANG
         return np.unique(self.profile[counted] * STRIDE + self.gpus[counted])
 

@@ -19,7 +19,9 @@ def pool_row(name: str, cluster: Cluster, path: str) -> int:
 
 
 def job_row(names: JobNames, job: str, instance: str) -> int:
-    """Row of a job by its id; raises `InvalidArgument`, which names the instance and the closest id."""
+    """Row of a job by its id; raises `InvalidArgument`, which names the instance and the closest
+    id.
+    """
     try:
         return names.index(job)
     except KeyError:

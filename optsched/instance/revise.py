@@ -218,7 +218,7 @@ def _joined_arrays(
     return arrays
 
 
-# --- other values of the same jobs, other states of nodes -------------------------------------------
+# --- other values of the same jobs, other states of nodes -----------------------------------------
 
 
 def with_columns(
@@ -303,7 +303,8 @@ def with_nodes(instance: Instance, states: Mapping[str, str]) -> Instance:
     ----------
     instance : Instance
     states : mapping
-        Name of a node -> ``up``, ``drain``, ``down`` or ``reserved``. Node names are unique in a cluster.
+        Name of a node -> ``up``, ``drain``, ``down`` or ``reserved``. Node names are unique in a
+        cluster.
 
     Returns
     -------

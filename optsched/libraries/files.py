@@ -1,4 +1,5 @@
-"""Files of benchmark libraries: their problems by name, each as an instance with its formulation."""
+"""Files of benchmark libraries: their problems by name, each as an instance with its
+formulation."""
 
 from __future__ import annotations
 

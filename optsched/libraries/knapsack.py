@@ -51,7 +51,9 @@ class Knapsack(NamedTuple):
 
 
 def recognises(lines: FirstLines) -> bool:
-    """``n m optimum`` stand in the first line, or in the second one after the number of problems."""
+    """``n m optimum`` stand in the first line, or in the second one after the number of
+    problems.
+    """
     words = header(lines)
     return len(words) == 3 and are_whole(words[:2])
 

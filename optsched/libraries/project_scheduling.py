@@ -49,9 +49,11 @@ class ProjectScheduling(NamedTuple):
     best_known: None = None
 
     def instance(self, name: str) -> Instance:
-        """Activities are jobs ``a2``, ``a3``, ... with the numbers of the file, and modes their options.
+        """Activities are jobs ``a2``, ``a3``, ... with the numbers of the file, and modes their
+        options.
 
-        Start and end of the project take no time: all others are between them, so they are left out.
+        Start and end of the project take no time: all others are between them, so they are left
+        out.
         """
         names = [f"R{k + 1}" for k in range(self.renewable)]
         names += [f"N{k + 1}" for k in range(len(self.capacity) - self.renewable)]

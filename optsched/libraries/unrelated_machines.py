@@ -60,8 +60,8 @@ def recognises(lines: FirstLines) -> bool:
 
 
 def read(text: str) -> list[UnrelatedMachines]:
-    """``n m`` in the first line, which may say more; a second line that is not read; then for each of n
-    jobs ``0 d 1 d ...``, its duration on each of m machines after the machine's number.
+    """``n m`` in the first line, which may say more; a second line that is not read; then for each
+    of n jobs ``0 d 1 d ...``, its duration on each of m machines after the machine's number.
     """
     # Blank lines stay blank, so that errors name the lines of the file
     rows = [number for number, line in enumerate(text.splitlines()) if line.strip()]

@@ -196,7 +196,8 @@ class GradientNoise(Columns):
     Attributes
     ----------
     sqr, var : array of float
-        |G|^2, the square of the gradient, and the variance of its estimate at B0; at least 0, one of them above 0.
+        |G|^2, the square of the gradient, and the variance of its estimate at B0; at least 0, one
+        of them above 0.
     batch : array of float
         B0, samples per step.
 

@@ -89,8 +89,8 @@ def more_gpus(profiles: Profiles, random: np.random.Generator, most: int = 4) ->
 
 
 def few_shot(profiles: Profiles, random: np.random.Generator) -> Iterator[Split]:
-    """A short profile of each workload on each GPU type: its rows on 1 GPU, those of one placement on several GPUs of
-    one node, and those of one over several nodes, at random.
+    """A short profile of each workload on each GPU type: its rows on 1 GPU, those of one placement
+    on several GPUs of one node, and those of one over several nodes, at random.
     """  # fmt: skip
     ways = profiles.ways
     train = ways.gpus == 1

@@ -35,9 +35,9 @@ class ParameterServers:
         ps-sync   t(w, p) = a B / w + b + c w / p + d w + e p         B: the batch of all workers together
         ps-async  t(w, p) = (a + b w / p + c w + d p) / w
 
-    A job of K steps takes tau = K t(w, p) seconds, runs at K / tau = 1 / t steps/s and holds O_r w + G_r p of resource
-    r, within its limit and the capacity:  O_r w + G_r p <= min(v_r, C_r). Its value is mu(tau), either a constant g_1
-    or the sigmoid
+    A job of K steps takes tau = K t(w, p) seconds, runs at K / tau = 1 / t steps/s and holds O_r w
+    + G_r p of resource r, within its limit and the capacity:  O_r w + G_r p <= min(v_r, C_r). Its
+    value is mu(tau), either a constant g_1 or the sigmoid
 
         mu(tau) = g_1 / (1 + exp(g_2 (tau - g_3)))      g_1, g_2 >= 0, so that mu never grows with tau.
 
@@ -184,9 +184,10 @@ class ParameterServers:
         With gamma = 0 more servers never increase the time, with beta = 0 they never reduce it. Of
         pairs that are equally fast the one with the fewest workers, then servers, is taken.
 
-        With epsilon only numbers of workers of a grid are tried (`grid_of`). Let w' be the greatest of them up to the
-        best w: w' <= w <= (1 + epsilon) w'. So the best p fits beside w' too, and no term is more than 1 + epsilon
-        times as long at (w', p) as at (w, p): those in 1/w and p/w grow by w / w' at most, the others do not grow.
+        With epsilon only numbers of workers of a grid are tried (`grid_of`). Let w' be the greatest
+        of them up to the best w: w' <= w <= (1 + epsilon) w'. So the best p fits beside w' too, and
+        no term is more than 1 + epsilon times as long at (w', p) as at (w, p): those in 1/w and p/w
+        grow by w / w' at most, the others do not grow.
         Hence  t(w', p')  <=  (1 + epsilon) t(w, p)  for the best whole p' beside w'.
 
         Parameters
@@ -229,8 +230,8 @@ class ParameterServers:
 
 
 def grid_of(most: int, epsilon: float) -> IntArray:
-    """Whole numbers from 1 on such that each number up to ``most`` is at most 1 + epsilon times the greatest of
-    these that is not above it.
+    """Whole numbers from 1 on such that each number up to ``most`` is at most 1 + epsilon times the
+    greatest of these that is not above it.
 
     Parameters
     ----------

@@ -104,7 +104,8 @@ class KnownRates:
         with the least variance, elementwise.
 
             rate' = rate x sqrt(FLOPS'/FLOPS x bandwidth'/bandwidth) x k'/k
-            log_sd^2 = sd_least^2 + [g' != g] sd_gpu^2 + (sd_gpus log2(k'/k))^2 + (sd_nodes log2(n'/n))^2
+            log_sd^2 = sd_least^2 + [g' != g] sd_gpu^2 + (sd_gpus log2(k'/k))^2 + (sd_nodes
+            log2(n'/n))^2
                        + (sd_batch log2(m'/m))^2 + (sd_batch log2(A'/A))^2        A passes
 
         NaN if no rate of the workload is known, or if the GPU types differ and one is not a known

@@ -304,7 +304,8 @@ class Occupants:
     wanted: IntArray
 
     def make_room(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
-        """Make room for a row and return the changes; None, without any change, if it is impossible.
+        """Make room for a row and return the changes; None, without any change, if it is
+        impossible.
 
         Any movable row may move to other GPUs, whatever its position. Only victims may stop.
 
@@ -413,7 +414,9 @@ class Occupants:
     def _with_the_others(
         self, row: int, gpus: IntArray, gone: IntArray, stay: Occupied
     ) -> RoomMade:
-        """A row on its GPUs, and other GPUs for the rows that left for it, as far as there are any."""
+        """A row on its GPUs, and other GPUs for the rows that left for it, as far as there are
+        any.
+        """
         found = {row: gpus}
         if len(gone):
             occupied = stay.and_also(self._on(np.array([row]), gpus, np.array([len(gpus)])))

@@ -385,8 +385,8 @@ def choose(state: FreeRoom, request: int, span: int) -> Pieces | None:
 
 
 def _in_one_group(problem: Problem, request: int, available: IntArray, span: int) -> IntArray:
-    """``available`` within the group that is best for a request, 0 elsewhere: the group with room on
-    the fewest nodes, then with the fewest GPUs available. All zeros where no group has room;
+    """``available`` within the group that is best for a request, 0 elsewhere: the group with room
+    on the fewest nodes, then with the fewest GPUs available. All zeros where no group has room;
     unchanged where the request may use any nodes.
     """
     group = problem.group_of(request)
@@ -528,7 +528,9 @@ def _running_largest_first(problem: Problem) -> list[int]:
 
 
 def _stay(state: FreeRoom, request: int) -> None:
-    """Let a request keep GPUs that it holds, if they are still free and on as few nodes as it needs."""
+    """Let a request keep GPUs that it holds, if they are still free and on as few nodes as it
+    needs.
+    """
     problem = state.problem
     R = state.problem.requests
     start = problem.of_pool(request).start
@@ -642,7 +644,9 @@ def _make_room(state: FreeRoom, request: int, free: IntArray, most: IntArray, no
 
 
 def _smaller_on(state: FreeRoom, request: int, node: int) -> dict[int, int]:
-    """Requests on a node that this one may push away, those of fewer GPUs, with their GPUs there."""
+    """Requests on a node that this one may push away, those of fewer GPUs, with their GPUs
+    there.
+    """
     gpus = state.problem.requests.gpus
     return {
         other: dict(state.pieces[other])[node]

@@ -46,7 +46,8 @@ def bounds(problem: Problem, worth: Worth, engine: Engine) -> Bounds:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """A relaxation: the number of pieces of each size that gangs of a type have on nodes of a class.
+    """A relaxation: the number of pieces of each size that gangs of a type have on nodes of a
+    class.
 
         y[t,c,m]  pieces of m GPUs of type t (g_t GPUs, share s_t, n_t requests) on class c (N_c nodes with room G_c)
         z[t]      requests of type t placed, 0 <= z <= n

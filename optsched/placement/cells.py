@@ -1,19 +1,20 @@
-"""Cells of GPUs that virtual clusters own: buddy allocation, its safety, and exact placement of pods.
+"""Cells of GPUs that virtual clusters own: buddy allocation, its safety, and exact placement of
+pods.
 
-A cell of level l is a group of nearby GPUs, and splits into k_l cells of level l - 1, down to single
-GPUs. Virtual clusters own numbers of cells of each level, not GPUs, so that the GPUs promised to a
-tenant are never fragmented. With f_l the free cells of level l that are in no larger free cell, and q_l
-the cells of level l that are promised and not yet taken:
+A cell of level l is a group of nearby GPUs, and splits into k_l cells of level l - 1, down to
+single GPUs. Virtual clusters own numbers of cells of each level, not GPUs, so that the GPUs
+promised to a tenant are never fragmented. With f_l the free cells of level l that are in no larger
+free cell, and q_l the cells of level l that are promised and not yet taken:
 
     s_L = f_L - q_L at the highest level,   s_l = f_l - q_l + k_{l+1} s_{l+1}
 
-All promises can be kept if, and only if, every s_l >= 0. Buddy allocation of a promised cell preserves
-this: it takes a free cell of its level, else a part of the smallest larger free cell.
+All promises can be kept if, and only if, every s_l >= 0. Buddy allocation of a promised cell
+preserves this: it takes a free cell of its level, else a part of the smallest larger free cell.
 
 References
 ----------
-H. Zhao et al., "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees", OSDI 2020, sections 3
-and 4.
+H. Zhao et al., "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees", OSDI 2020,
+sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -220,7 +221,9 @@ class BuddyCells(Displayed):
             self._free[level].add(start)
 
     def _cut(self, at: int, first: int, level: int, start: int) -> None:
-        """Split a free cell down to the cell of a level that begins at a GPU; that cell is not free."""
+        """Split a free cell down to the cell of a level that begins at a GPU; that cell is not
+        free.
+        """
         self._free[at].remove(first)
         while at > level:
             at -= 1
@@ -237,7 +240,8 @@ def place_pods(
         z[p,c] in {0, 1}:  sum_c z[p,c] = 1 ;  each GPU in at most one chosen cell
         minimise  sum_{p,c} b_c z[p,c],   b_c: GPUs of the free cell around c that are not in c
 
-    First fit over sorted nodes may miss a gang that fits: nodes of 2 and 1 GPUs, and pods of 1 and 2.
+    First fit over sorted nodes may miss a gang that fits: nodes of 2 and 1 GPUs, and pods of 1 and
+    2.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Independent checks of placements and of rounds; they use no code that makes these.
 
-`check_placement` turns rows of an allocation into entries (`PlacedRow`) with the GPUs that they hold
-at one time. Each rule is one function over entries. `check_rounds` checks slices of time against the
-allocation and the capacities. `optsched.rounds.checking` checks the plan of a round, in arrays.
+`check_placement` turns rows of an allocation into entries (`PlacedRow`) with the GPUs that they
+hold at one time. Each rule is one function over entries. `check_rounds` checks slices of time
+against the allocation and the capacities. `optsched.rounds.checking` checks the plan of a round, in
+arrays.
 """
 
 from __future__ import annotations
@@ -268,7 +269,9 @@ def running_jobs_unmoved(
     column: IntArray,
     gpus: Sequence[Sequence[str]],
 ) -> list[Flaw]:
-    """Running jobs that cannot be preempted keep their GPUs, and no other row has one of these whole."""
+    """Running jobs that cannot be preempted keep their GPUs, and no other row has one of these
+    whole.
+    """
     table = classes.instance.jobs_table
     stays = must_stay(classes.instance)
     share = classes.configurations.share[classes.configuration[column]]
@@ -375,7 +378,9 @@ def profile_of(classes: Classes, configuration: int) -> Partition | None:
 
 
 def needs_of_column(classes: Classes, column: int) -> dict[str, float]:
-    """Needs of a column per GPU, by name: those of its option, else those of its jobs' workloads."""
+    """Needs of a column per GPU, by name: those of its option, else those of its jobs'
+    workloads.
+    """
     candidates = classes.candidates
     instance = classes.instance
     columns = candidates.columns
@@ -413,10 +418,11 @@ class RoundsFlaw(NamedTuple):
 def check_rounds(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
     """Errors in rounds; an empty list if there are none.
 
-    Every slice is within every renewable resource, has whole GPUs for its shares, and has no job twice;
-    lengths of slices are not negative and fill at most the window; every row runs for ``scale`` times
-    its fraction (by the priority rule: for at least that, and some row for no more, unless ``scale`` is
-    1).
+    Every slice is within every renewable resource, has whole GPUs for its shares, and has no job
+    twice;
+    lengths of slices are not negative and fill at most the window; every row runs for ``scale``
+    times its fraction (by the priority rule: for at least that, and some row for no more, unless
+    ``scale`` is 1).
     """
     problems = [*_check_length(rounds), *_check_share(rounds)]
     # The later checks need a valid matrix.
@@ -543,7 +549,9 @@ def _check_packing(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
 
 
 def _check_received(rounds: Rounds) -> list[RoundsFlaw]:
-    """Rows with a wrong running time; if all rows agree on another scale, only the scale is reported."""
+    """Rows with a wrong running time; if all rows agree on another scale, only the scale is
+    reported.
+    """
     fraction = rounds.rows.fraction
     received = rounds.received
     wanted = fraction > 0

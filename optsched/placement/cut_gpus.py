@@ -1,7 +1,8 @@
 """GPUs that are cut into slices (MIG), and whether they have a layout with one more slice.
 
-The slices on a GPU are stored as one number, that of their multiset among all multisets of slices that
-some layout has. A table has the number after one more slice. A GPU has either slices or other shares.
+The slices on a GPU are stored as one number, that of their multiset among all multisets of slices
+that some layout has. A table has the number after one more slice. A GPU has either slices or other
+shares.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ FULL = -1
 
 
 class SliceCodes(NamedTuple):
-    """The multisets of slices that a GPU of a pool can have; their positions are the codes, 0 for no slice.
+    """The multisets of slices that a GPU of a pool can have; their positions are the codes, 0 for
+    no slice.
 
     Attributes
     ----------
@@ -91,7 +93,9 @@ class CutGpus:
         return replace(self, code=self.code.copy())
 
     def add(self, pool: int, gpus: IntArray, profile: int, share: float) -> None:
-        """Add a slice, or another share, to each of some GPUs of a pool, given as flat positions."""
+        """Add a slice, or another share, to each of some GPUs of a pool, given as flat
+        positions.
+        """
         if pool in self.codes and share < 1.0:
             code = self.code.reshape(-1)
             code[gpus] = self.codes[pool].after(code[gpus], profile)

@@ -51,10 +51,10 @@ class PlacementProgram:
 
     Rows, with a[j,n] its GPUs on the node:
 
-        sum_n a[j,n] == g_j place[j];   a[j,n] <= most[j,n] used[j,n];   sum_n used[j,n] <= k_j place[j]
-        sum over whole j of a[j,n] + sum over free h on n of open[h] <= G_n;   sum_j s_j part[j,h] <= room_h open[h]
-        sum_j d_jr a[j,n] <= cap_nr;   of resources of some nodes: sum_jn d_jr a[j,n] <= cap_r
-        sum over j of a set of used[j,n] <= 1
+        sum_n a[j,n] == g_j place[j];   a[j,n] <= most[j,n] used[j,n];   sum_n used[j,n] <= k_j
+        place[j] sum over whole j of a[j,n] + sum over free h on n of open[h] <= G_n;   sum_j s_j
+        part[j,h] <= room_h open[h] sum_j d_jr a[j,n] <= cap_nr;   of resources of some nodes:
+        sum_jn d_jr a[j,n] <= cap_r sum over j of a set of used[j,n] <= 1
         used[j,n] <= at[j,G(n)];   sum_G at[j,G] <= 1        G: groups of the level that it states
         sum_j keep[j,h] + open[h] <= 1;   sum over h on n of keep[j,h] <= a[j,n]
         used[j,n] <= inside[j,b,c(n)];   sum_c inside[j,b,c] <= 1 + (k_j - 1)(1 - level[j,b])
@@ -83,15 +83,16 @@ class PlacementProgram:
     # --- columns ------------------------------------------------------------------------------
 
     def _find_pairs(self) -> IntArray:
-        """Find the pairs (j, n) of a request and a node that can give it GPUs; return the numbers of
-        these GPUs as a table.
+        """Find the pairs (j, n) of a request and a node that can give it GPUs; return the numbers
+        of these GPUs as a table.
         """
         R = self.problem.requests
         N = self.problem.nodes
         most = np.zeros((len(R), len(N)), np.int64)
         for j in np.flatnonzero(self.problem.fewest > 0).tolist():
             most[j, self.problem.of_pool(j)] = np.minimum(self.problem.at_most(j), R.gpus[j])
-        # A request of one node has all its GPUs there or none, so it needs no column for their number.
+        # A request of one node has all its GPUs there or none, so it needs no column for their
+        # number.
         single = (R.span == 1) | (R.gpus == 1)
         gpus = R.gpus[single, None]
         most[single] = np.where(most[single] >= gpus, gpus, 0)
@@ -133,8 +134,8 @@ class PlacementProgram:
         return able
 
     def _find_kept(self, most: IntArray) -> None:
-        """Find the held GPUs that a request of whole GPUs can keep, and the number of its jobs that hold
-        each of them.
+        """Find the held GPUs that a request of whole GPUs can keep, and the number of its jobs that
+        hold each of them.
         """
         R = self.problem.requests
         room = self.problem.nodes.room
@@ -154,7 +155,9 @@ class PlacementProgram:
     # --- families of rows ---------------------------------------------------------------------
 
     def _gangs(self) -> Expression:
-        """A request has all its GPUs or none, on the nodes that it spans, at most k_j; returns a[j,n]."""
+        """A request has all its GPUs or none, on the nodes that it spans, at most k_j; returns
+        a[j,n].
+        """
         R = self.problem.requests
         program = self.program
         pairs = len(self.j)
@@ -180,8 +183,8 @@ class PlacementProgram:
         return amount
 
     def _gpus(self, amount: Expression) -> None:
-        """A free GPU is used as a whole or opened for shares; the shares of an open GPU are within its
-        room.
+        """A free GPU is used as a whole or opened for shares; the shares of an open GPU are within
+        its room.
         """
         R = self.problem.requests
         N = self.problem.nodes
@@ -246,7 +249,9 @@ class PlacementProgram:
             self.program.constrain(at.sum() <= 1.0, name=f"one group{j}")
 
     def _kept(self, amount: Expression) -> None:
-        """A GPU is kept by at most one request, is then not open for shares, and counts for its node."""
+        """A GPU is kept by at most one request, is then not open for shares, and counts for its
+        node.
+        """
         keep = self.keep = self._binary(len(self.keep_j), "keep")
         gpus, place = np.unique(self.keep_gpu, return_inverse=True)
         once = sum_by(place, 1.0, len(gpus)) @ keep
@@ -369,7 +374,9 @@ def _whole(x: FloatArray, block: Expression) -> IntArray:
 
 
 def size(problem: Problem) -> int:
-    """Upper bound on the columns of the program of a problem, without those of the bandwidth levels."""
+    """Upper bound on the columns of the program of a problem, without those of the bandwidth
+    levels.
+    """
     R = problem.requests
     N = problem.nodes
     pools = int(R.pool.max(initial=0)) + 1
@@ -396,12 +403,12 @@ class Exact:
 
 
 def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine) -> Exact:
-    """Most rows, then fewest nodes, then best bandwidth, then fewest moves, each with the optima before
-    it fixed.
+    """Most rows, then fewest nodes, then best bandwidth, then fewest moves, each with the optima
+    before it fixed.
 
     A part of the objective for which the start meets its bound is fixed without a solve. A run that
-    stops at a limit, or whose certificate does not hold, ends the search: the result is then the best
-    assignment so far, without proof.
+    stops at a limit, or whose certificate does not hold, ends the search: the result is then the
+    best assignment so far, without proof.
     """
     built = PlacementProgram(problem)
     program = built.program

@@ -1,4 +1,5 @@
-"""Fragmentation: free GPUs that the jobs of a mix cannot use, because of the nodes that they are on."""
+"""Fragmentation: free GPUs that the jobs of a mix cannot use, because of the nodes that they are
+on."""
 
 from __future__ import annotations
 
@@ -20,14 +21,15 @@ from optsched.placement.shares import ROUNDING
 class Fragmentation(DisplayedTable):
     """The free GPUs that the mix of jobs cannot use.
 
-    Let p_m be the share of jobs of kind m, R_ng the free share of GPU g of node n, and d_m the GPUs that
-    m needs on one node (a share of one GPU where d_m < 1):
+    Let p_m be the share of jobs of kind m, R_ng the free share of GPU g of node n, and d_m the GPUs
+    that m needs on one node (a share of one GPU where d_m < 1):
 
         F_n(m)  =  sum_g R_ng                          m has no room on n: GPUs, CPUs, memory, or another pool
                 =  sum_{g: R_ng < min(d_m, 1)} R_ng    otherwise: free shares of GPUs that are too full for m
         F       =  sum_n sum_m p_m F_n(m)
 
-    A gang needs (its GPUs / its nodes) GPUs on one node; of its configurations the one with the least counts.
+    A gang needs (its GPUs / its nodes) GPUs on one node; of its configurations the one with the
+    least counts.
 
     Attributes
     ----------
@@ -111,8 +113,8 @@ def fragmentation_of(classes: Classes, occupied: Occupied | None = None) -> Frag
 
 
 def _tasks(C: Classes) -> list[tuple[IntArray, float]]:
-    """For each kind of job: in each pool the column with the fewest GPUs on one node; and p_m, the share
-    of jobs with these columns. Kinds with equal demands are merged.
+    """For each kind of job: in each pool the column with the fewest GPUs on one node; and p_m, the
+    share of jobs with these columns. Kinds with equal demands are merged.
     """
     span = np.maximum(C.configurations.nodes[C.configuration], 1)
     share = C.configurations.share[C.configuration]

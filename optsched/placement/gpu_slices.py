@@ -84,9 +84,9 @@ class SlicedGpus(DisplayedTable):
 def slices(solution: Solution) -> SlicedGpus:
     """The GPU slice in which each job of a plan with layouts runs.
 
-    The plan has the number of GPUs with each layout, and the jobs in slices of each profile. Layouts
-    are assigned to the usable GPUs of a pool in the order of its nodes, jobs to the slices of their
-    profile in the order of the plan; whole GPUs come last.
+    The plan has the number of GPUs with each layout, and the jobs in slices of each profile.
+    Layouts are assigned to the usable GPUs of a pool in the order of its nodes, jobs to the slices
+    of their profile in the order of the plan; whole GPUs come last.
 
     Parameters
     ----------

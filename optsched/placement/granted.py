@@ -1,4 +1,5 @@
-"""How much of its GPUs each job may use while others leave them idle: between its share and its limit."""
+"""How much of its GPUs each job may use while others leave them idle: between its share and its
+limit."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ def granted_shares(
 ) -> FloatArray | None:
     """Share of each of its GPUs that each row may use.
 
-    A row has at least its share and at most its limit. What is left of a GPU goes to those who have least
-    (max-min fairness, by progressive filling). A row has the same share of all of its GPUs.
+    A row has at least its share and at most its limit. What is left of a GPU goes to those who have
+    least (max-min fairness, by progressive filling). A row has the same share of all of its GPUs.
 
     Parameters
     ----------
@@ -38,8 +39,8 @@ def granted_shares(
     References
     ----------
     T.-A. Yeh, H.-H. Chen, J. Chou, "KubeShare: a framework to manage GPUs as first-class and shared
-    resources in container cloud", HPDC 2020; D. Bertsekas, R. Gallager, "Data Networks", 1992, section
-    6.5.2.
+    resources in container cloud", HPDC 2020; D. Bertsekas, R. Gallager, "Data Networks", 1992,
+    section 6.5.2.
     """
     low = classes.configurations.share[classes.configuration[column]]
     high = np.maximum(low, _limits(classes, column))

@@ -23,8 +23,8 @@ from optsched.placement.shares import FULL, Shares
 
 @dataclass(frozen=True)
 class Instant:
-    """The rules of one instant: a job runs at most once, renewable resources are within capacity, and
-    shares are packed into whole GPUs of their pool.
+    """The rules of one instant: a job runs at most once, renewable resources are within capacity,
+    and shares are packed into whole GPUs of their pool.
 
     Consumable resources, such as a budget, bind over the whole time and not at an instant; they are
     left out.
@@ -37,8 +37,8 @@ class Instant:
         Fraction of the time that each row gets.
     uses : Uses, A rows of R resources
         Share of the capacity of each resource that a row uses, for resources that can bind; above 1
-        for a row that can never run. Necessary conditions for a packing of the shares count as further
-        resources.
+        for a row that can never run. Necessary conditions for a packing of the shares count as
+        further resources.
     shares : Shares, optional
         The shares of GPUs of the rows; None if all rows use whole GPUs.
     nodes : NodeRoom, optional
@@ -133,7 +133,8 @@ class Instant:
         return self.shares is None or self.shares.fits(rows) is True
 
     def packed(self, rows: IntArray) -> IntArray:
-        """Of rows within all capacities, those that also find nodes, or whole GPUs for their shares;
+        """Of rows within all capacities, those that also find nodes, or whole GPUs for their
+        shares;
         ascending.
         """
         if self.nodes is not None:
@@ -145,7 +146,9 @@ class Instant:
 
     @cached_property
     def impossible(self) -> BoolArray:
-        """Mask of the rows that cannot run even alone, because they exceed the capacity of a resource."""
+        """Mask of the rows that cannot run even alone, because they exceed the capacity of a
+        resource.
+        """
         more = mask_of(self.uses.row[self.uses.share > FULL], len(self))
         return more if self.nodes is None else more | ~self.nodes.alone()
 
@@ -183,15 +186,16 @@ SCRAMBLE = (np.sqrt(5.0) - 1.0) / 2.0
 
 
 def priorities(fraction: FloatArray, received: FloatArray, elapsed: float) -> FloatArray:
-    """Priority of each row: its fraction of the time divided by the share of the time that it received.
+    """Priority of each row: its fraction of the time divided by the share of the time that it
+    received.
 
     Half a round is added to both times, so that a row that never ran has a finite priority:
 
         priority_r = x_r / f_r,    f_r = (received_r + 1/2) / (elapsed + 1/2)
 
-    Within a pool the order is Gavel's, whose f is relative to the time that all rows of the pool have
-    received; relative to the elapsed time, priorities of different pools can be compared too. On one
-    GPU the rule is Webster's method of apportionment, with rounds as seats.
+    Within a pool the order is Gavel's, whose f is relative to the time that all rows of the pool
+    have received; relative to the elapsed time, priorities of different pools can be compared too.
+    On one GPU the rule is Webster's method of apportionment, with rounds as seats.
 
     Parameters
     ----------
@@ -208,12 +212,13 @@ def priorities(fraction: FloatArray, received: FloatArray, elapsed: float) -> Fl
 def next_round(instant: Instant, received: FloatArray, elapsed: float) -> IntArray:
     """Rows that run in the next round.
 
-    Rows are selected by priority, then by deficit (fraction x elapsed - received), then by fraction. A
-    row is skipped if one of its jobs already runs or if it exceeds a resource, so that smaller rows
-    fill gaps: no capacity stays idle while a row that fits waits. Rows of fraction 0 come last.
+    Rows are selected by priority, then by deficit (fraction x elapsed - received), then by
+    fraction. A row is skipped if one of its jobs already runs or if it exceeds a resource, so that
+    smaller rows fill gaps: no capacity stays idle while a row that fits waits. Rows of fraction 0
+    come last.
 
-    `first_fit` needs few passes over arrays: each pass selects every row that fits beside *all* rows
-    before it and is the first remaining row of its jobs.
+    `first_fit` needs few passes over arrays: each pass selects every row that fits beside *all*
+    rows before it and is the first remaining row of its jobs.
 
     Parameters
     ----------
@@ -251,8 +256,8 @@ def first_fit(
     free: FloatArray | None = None,
     busy: BoolArray | None = None,
 ) -> IntArray:
-    """Rows that run side by side if each row is selected, in order, if it fits beside the rows selected
-    before it; ascending.
+    """Rows that run side by side if each row is selected, in order, if it fits beside the rows
+    selected before it; ascending.
 
     Parameters
     ----------
@@ -332,7 +337,9 @@ def _kept(
     resource: IntArray,
     share: FloatArray,
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """The rows of a mask with their uses, renumbered; faster than `Uses.take`, which allows any order."""
+    """The rows of a mask with their uses, renumbered; faster than `Uses.take`, which allows any
+    order.
+    """
     entries = mask[row]
     return (
         left[mask],
@@ -368,8 +375,8 @@ def _first_of_jobs(instant: Instant, rows: IntArray) -> BoolArray:
 
 
 def priority_slices(instant: Instant, rounds: int) -> tuple[FloatArray, sp.csr_matrix]:
-    """A window of equal rounds, each filled by `next_round`: lengths as shares of the window, and the
-    rows that run.
+    """A window of equal rounds, each filled by `next_round`: lengths as shares of the window, and
+    the rows that run.
     """
     received = np.zeros(len(instant))
     chosen = []

@@ -1,4 +1,5 @@
-"""A lower bound, by counting, on the number of jobs that must leave some nodes to make room for a gang.
+"""A lower bound, by counting, on the number of jobs that must leave some nodes to make room for a
+gang.
 
 A node n with f_n free GPUs can give u GPUs after jobs that hold u - f_n GPUs there have left. Let
 w_j = 1 / (number of nodes of job j), so that a job counts once if all its nodes are cleared. Then
@@ -9,8 +10,8 @@ and a gang of g GPUs on at most k nodes needs
 
     min { sum_n c_n(u_n) : sum_n u_n >= g, at most k of the u_n above 0 }
 
-migrations, which a recursion over the nodes finds. For every u only the k cheapest nodes matter: any
-other node in a choice can be exchanged for one of them.
+migrations, which a recursion over the nodes finds. For every u only the k cheapest nodes matter:
+any other node in a choice can be exchanged for one of them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Holdings(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """Least cost of making room on each of N nodes for each of A amounts; inf where it is impossible.
+    """Least cost of making room on each of N nodes for each of A amounts; inf where it is
+    impossible.
 
     Attributes
     ----------

@@ -1,10 +1,10 @@
 """Make room for a gang by moving running jobs: the fewest migrations, and of these the cheapest.
 
-Sets and parameters: the placement problem of `optsched.placement.problem` with the running jobs that
-may move, each in the configuration in which it runs, and the new job in each of its configurations
-c. A running job stays where it is if it cannot be preempted, is within its exempt time, runs on a
-node that takes no work, shares its GPUs as one of a pair, or shares GPUs of a pool with slices
-(MIG). r_j: seconds that a restart of job j takes.
+Sets and parameters: the placement problem of `optsched.placement.problem` with the running jobs
+that may move, each in the configuration in which it runs, and the new job in each of its
+configurations c. A running job stays where it is if it cannot be preempted, is within its exempt
+time, runs on a node that takes no work, shares its GPUs as one of a pair, or shares GPUs of a pool
+with slices (MIG). r_j: seconds that a restart of job j takes.
 
 Columns beside those of `optsched.placement.exact`: m[j], whether running job j migrates.
 
@@ -50,7 +50,8 @@ from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome
 
 COLUMNS = 10_000
-"""Columns of the placement (`optsched.placement.exact.size`) up to which the program is not restricted."""
+"""Columns of the placement (`optsched.placement.exact.size`) up to which the program is not
+restricted."""
 NEAREST, ROOMIEST = 8, 32
 """Nodes for the new job, and nodes that jobs may move to, in a restricted program; both are doubled
 until a plan is found or the restricted program is too large."""
@@ -309,12 +310,16 @@ class _State:
 
     @property
     def fewest(self) -> float:
-        """Lower bound on the migrations of all plans; inf if moving all movable jobs is not enough."""
+        """Lower bound on the migrations of all plans; inf if moving all movable jobs is not
+        enough.
+        """
         return self._counted[0]
 
     @cached_property
     def _counted(self) -> tuple[float, float]:
-        """Lower bounds on the migrations, and on the seconds of restarts of that many migrations."""
+        """Lower bounds on the migrations, and on the seconds of restarts of that many
+        migrations.
+        """
         return min((self._counted_of(way) for way in self.ways.tolist()), default=(np.inf, 0.0))
 
     def _counted_of(self, way: int) -> tuple[float, float]:
@@ -353,14 +358,18 @@ def _running_columns(C: Classes, running: Running) -> IntArray:
 
 
 def _in_cut_pools(C: Classes) -> BoolArray:
-    """Mask of the columns that are slices, or share GPUs of a pool in which some column is a slice."""
+    """Mask of the columns that are slices, or share GPUs of a pool in which some column is a
+    slice.
+    """
     share = C.configurations.share[C.configuration]
     found: BoolArray = np.isin(C.pool, list(Slices.of(C).layouts)) & (share < 1.0)
     return found
 
 
 def _sharing(C: Classes, column: IntArray) -> IntArray:
-    """Running jobs that share whole GPUs with another job, as pairs do, and all jobs on these GPUs."""
+    """Running jobs that share whole GPUs with another job, as pairs do, and all jobs on these
+    GPUs.
+    """
     places, numbering = C.instance.jobs_table.places, C.instance.cluster.numbering
     gpu, owner = places.numbers(numbering), owners(places.length)
     holders = np.bincount(gpu, minlength=numbering.gpus)

@@ -1,4 +1,5 @@
-"""Rows of an allocation that find room on nodes side by side, by the rules of `optsched.program.Space`.
+"""Rows of an allocation that find room on nodes side by side, by the rules of
+`optsched.program.Space`.
 
 If nodes can hold rows in too many ways, these contents are made on demand: those with the greatest
 worth at the prices of a program (`optsched.solving.contents_on_demand`). A selection of them is a
@@ -99,8 +100,8 @@ class NodeRoom:
         return np.array(able, bool)[np.searchsorted(np.unique(type_), type_)]
 
     def fitting(self, rows: IntArray) -> IntArray:
-        """Of some rows, not all different, those that find room together: by best fit; if that leaves
-        some out, by an integer program for the most GPUs with the known contents.
+        """Of some rows, not all different, those that find room together: by best fit; if that
+        leaves some out, by an integer program for the most GPUs with the known contents.
 
         The result always has a placement.
         """
@@ -156,7 +157,8 @@ class NodeRoom:
     def make_contents(
         self, program: LinearArrays, alone: LinearArrays, bounding: LinearArrays
     ) -> float | None:
-        """Make the contents of greatest worth to a program, and bound its optimum over all contents.
+        """Make the contents of greatest worth to a program, and bound its optimum over all
+        contents.
 
         Parameters
         ----------

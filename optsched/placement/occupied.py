@@ -317,7 +317,9 @@ def _check_gpus_of_columns(
     count: IntArray,
     owner: IntArray,
 ) -> None:
-    """Raise ValueError where a row has another number of GPUs than its column, or one of another pool."""
+    """Raise ValueError where a row has another number of GPUs than its column, or one of another
+    pool.
+    """
     instance = classes.instance
     names = instance.jobs_table.names
     wrong_count = np.flatnonzero(count != classes.gpus[column])

@@ -217,7 +217,9 @@ class OneNodeRoom:
         return None
 
     def _leaving(self, gangs: IntArray, lack: FloatArray) -> list[int]:
-        """The smallest gang of a node that is enough, else the largest gangs until there is room."""
+        """The smallest gang of a node that is enough, else the largest gangs until there is
+        room.
+        """
         amount = self._amount[gangs]
         alone = (amount >= lack).all(axis=1)
         if alone.any():
@@ -278,8 +280,8 @@ class OneNodeRoom:
         return int(node[room][np.argmin(in_turn[room])]) if room.any() else None
 
     def _needed(self, gang: int, victims: IntArray, node: int) -> list[int]:
-        """The victims of a node that must leave, in reverse order: a victim is spared if those before
-        it are enough.
+        """The victims of a node that must leave, in reverse order: a victim is spared if those
+        before it are enough.
         """
         lack = self._enough(gang) - self._left[node]
         given = np.cumsum(self._amount[victims], axis=0)

@@ -113,7 +113,8 @@ class CoveringMatching:
             place = queue.popleft()
             if self.degree[place] < self.capacity[place]:
                 return self._shift(came_by, place, -1)
-            # A full place: one of its jobs that need not run gives way, or one moves to another place.
+            # A full place: one of its jobs that need not run gives way, or one moves to another
+            # place.
             present = np.flatnonzero(self.on & (self.place == place))
             yielding = present[~self.must_match[self.job[present]]]
             if len(yielding):
@@ -214,13 +215,13 @@ solver's rounding end together.
 
 
 def as_open_shop(instant: Instant) -> tuple[IntArray, IntArray] | None:
-    """(place of each row, jobs that each place takes) if the instant is a matching of jobs and places,
-    else None.
+    """(place of each row, jobs that each place takes) if the instant is a matching of jobs and
+    places, else None.
 
-    It is a matching if there are no pairs, and each row uses one resource, of which all its rows use
-    the same amount: one GPU each of a pool, or gangs of one size. Rows without a resource that can bind
-    have a separate place. If rows of a pool use shares of GPUs, equally many of each must fit on one
-    GPU, so that only the number of running rows matters.
+    It is a matching if there are no pairs, and each row uses one resource, of which all its rows
+    use the same amount: one GPU each of a pool, or gangs of one size. Rows without a resource that
+    can bind have a separate place. If rows of a pool use shares of GPUs, equally many of each must
+    fit on one GPU, so that only the number of running rows matters.
     """
     uses = np.diff(instant.by_row.indptr)
     if (

@@ -21,10 +21,10 @@ Pricing: the most valuable pattern at the prices y is an integer program,
 A pattern of value above 1 enters. If rows use shares of GPUs, the program is a relaxation with the
 necessary conditions of `optsched.placement.shares`: the part of its solution that can be packed is
 used, and the search may end without a proof. If nodes matter, the program includes their rows and
-columns (`optsched.program.space`), and a pattern is a placement. If their contents are made on demand,
-the pattern is the best one of the known contents, and the prices of nodes bound v(y). For any y >= 0,
-y / v(y) is feasible for the dual, so that (Farley, "A note on bounding a class of linear programming
-problems, including cutting stock problems", 1990)
+columns (`optsched.program.space`), and a pattern is a placement. If their contents are made on
+demand, the pattern is the best one of the known contents, and the prices of nodes bound v(y). For
+any y >= 0, y / v(y) is feasible for the dual, so that (Farley, "A note on bounding a class of
+linear programming problems, including cutting stock problems", 1990)
 
     lambda <= v(y) / sum_i y_i X_i.
 
@@ -66,8 +66,8 @@ from optsched.solving.engine import Engine
 class Items:
     """Rows of equal jobs merged: n_g jobs with equal rows (equal use and fraction) are one group.
 
-    An item is one row of a group, for all its members; c of an item run if c members run in that row.
-    Jobs in pairs are separate groups.
+    An item is one row of a group, for all its members; c of an item run if c members run in that
+    row. Jobs in pairs are separate groups.
 
     Attributes
     ----------
@@ -134,8 +134,8 @@ class Items:
         return len(self.need)
 
     def greedy(self, order: IntArray, most: FloatArray) -> FloatArray:
-        """Counts of a set that fits: items in order, each as often as there is room, at most ``most``
-        times.
+        """Counts of a set that fits: items in order, each as often as there is room, at most
+        ``most`` times.
         """
         free = np.full(len(self.usage), FULL)
         members = self.count.astype(np.float64)
@@ -155,7 +155,9 @@ class Items:
         return self.packed(counts)
 
     def packed(self, counts: FloatArray) -> FloatArray:
-        """Of counts within all capacities, those that also find nodes, or whole GPUs for their shares."""
+        """Of counts within all capacities, those that also find nodes, or whole GPUs for their
+        shares.
+        """
         if self.shares is None and self.nodes is None:
             return counts
         each = np.repeat(np.arange(len(self)), counts.astype(np.int64))
@@ -171,7 +173,8 @@ class Items:
         )
 
     def peel(self, need: FloatArray, timer: Timer) -> tuple[FloatArray, FloatArray]:
-        """Run all of ``need`` greedily: sets that fit, the longest jobs first, each until one item ends.
+        """Run all of ``need`` greedily: sets that fit, the longest jobs first, each until one item
+        ends.
 
         Raises `OutOfTime`: with thousands of items, each set takes a hundredth of a second.
 
@@ -218,8 +221,8 @@ def _kinds(use: FloatArray, shares: Shares | None, nodes: NodeRoom | None) -> In
 def _rows_of_jobs(
     instant: Instant, kind: IntArray
 ) -> tuple[dict[int, tuple[list[int], tuple[tuple[int, float], ...]]], BoolArray]:
-    """Rows of each job in the order of kind and fraction, with these as a key; and a mask of the jobs in
-    pairs.
+    """Rows of each job in the order of kind and fraction, with these as a key; and a mask of the
+    jobs in pairs.
 
     A row of two jobs is listed for the first of them.
     """
@@ -261,8 +264,8 @@ class PatternTimes:
 
 def shortest(items: Items, engine: Engine) -> PatternTimes:
     """Run all items in the shortest time; raises `OutOfTime` if there is no solution in time."""
-    # The greedy start is often short enough. Its time counts as building, because `spread` needs about
-    # as much time after the search.
+    # The greedy start is often short enough. Its time counts as building, because `spread` needs
+    # about as much time after the search.
     lengths, counts = engine.build(lambda: items.peel(items.need, engine.timer))
     bound = 1.0
     finished = True
@@ -347,7 +350,9 @@ class Pricing:
     def _program(
         self, worth: FloatArray, nodes: bool = True, contents: bool = True
     ) -> LinearProgram:
-        """The most valuable pattern as an integer program, with or without nodes and their contents."""
+        """The most valuable pattern as an integer program, with or without nodes and their
+        contents.
+        """
         items = self.items
         most = np.minimum.reduce([np.full(len(items), float(items.count.max())), *_limits(items)])
         program = LinearProgram()
@@ -531,8 +536,8 @@ def _vertex(
     size: int,
     engine: Engine,
 ) -> FloatArray:
-    """t of every member and cell (slice, item), shape (members, cells): a vertex, or equal shares if a
-    limit is reached.
+    """t of every member and cell (slice, item), shape (members, cells): a vertex, or equal shares
+    if a limit is reached.
     """
     cells = len(slices)
     equal = np.tile(amount / size, (size, 1))

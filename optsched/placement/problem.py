@@ -612,8 +612,8 @@ class Problem:
 
     @cached_property
     def _most(self) -> dict[int, tuple[IntArray, IntArray, IntArray]]:
-        """By pool: its kinds of requests (`_like`), its nodes with GPUs for one of them, and `at_most`
-        of these kinds, shape (kinds, nodes).
+        """By pool: its kinds of requests (`_like`), its nodes with GPUs for one of them, and
+        `at_most` of these kinds, shape (kinds, nodes).
         """
         R = self.requests
         first = self._like.first
@@ -720,7 +720,9 @@ def _gpus_held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
 
 
 def _closed(requests: Requests, nodes: Nodes, occupied: Occupied | None) -> tuple[IntArray, ...]:
-    """Nodes that are closed to each request: barred, or with a job of one of its anti-affinity sets."""
+    """Nodes that are closed to each request: barred, or with a job of one of its anti-affinity
+    sets.
+    """
     beside = [EMPTY if occupied is None else occupied.nodes_of(jobs) for jobs in requests.sets]
     if not any(map(len, beside)) and not any(map(len, requests.barred)):
         return (EMPTY,) * len(requests)

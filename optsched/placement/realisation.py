@@ -53,7 +53,8 @@ def realise(
         ``open-shop``
             Exact, for jobs on one GPU each (or gangs of one size per pool) that share no GPUs.
         ``patterns``
-            For all allocations: the largest share of the allocation that can be realised, with a bound.
+            For all allocations: the largest share of the allocation that can be realised, with a
+            bound.
         ``priority``
             Gavel's rule, round by round; converges over many rounds.
         ``auto``
@@ -62,8 +63,8 @@ def realise(
     rounds : int, optional
         Number of rounds of the window. Default: 100 for ``priority``, otherwise one per slice.
     constraints : iterable of mappings
-        Side constraints. With ``placeable``, rows that run at one time have room on nodes, except by
-        ``priority``.
+        Side constraints. With ``placeable``, rows that run at one time have room on nodes, except
+        by ``priority``.
 
     Returns
     -------
@@ -73,8 +74,8 @@ def realise(
     Raises
     ------
     UsageError
-        The method is unknown, the number of rounds is out of range, ``open-shop`` does not apply, or
-        an engine is missing.
+        The method is unknown, the number of rounds is out of range, ``open-shop`` does not apply,
+        or an engine is missing.
     """
     if method not in METHODS:
         raise InvalidArgument("method", repr(method), f"one of {', '.join(METHODS)}")
@@ -146,7 +147,9 @@ def slices_of(
 
 
 class _Cut(NamedTuple):
-    """Slices of the window, the share of the allocation that they realise, and a bound on that share."""
+    """Slices of the window, the share of the allocation that they realise, and a bound on that
+    share.
+    """
 
     length: FloatArray
     runs: sp.csr_matrix
@@ -216,8 +219,8 @@ def _patterns(instant: Instant, engine: Engine) -> _Cut:
         length, runs = spread(items, packing.lengths, packing.counts, engine)
         finished = packing.finished
     except OutOfTime:
-        # Partial results are dropped: all other rows would have to run after them. `_exactly` runs rows
-        # side by side in far less time.
+        # Partial results are dropped: all other rows would have to run after them. `_exactly` runs
+        # rows side by side in far less time.
         length, runs = np.zeros(0), run_matrix([], len(instant))
     length, runs = in_order(length, runs)
     length, runs = _exactly(instant, length, runs)
@@ -279,7 +282,8 @@ ORDERED = 1024
 def trimmed(
     length: FloatArray, runs: sp.csr_matrix, need: FloatArray
 ) -> tuple[FloatArray, sp.csr_matrix]:
-    """Cut off the last part of the time of each row beyond its need; at most one slice per row is cut.
+    """Cut off the last part of the time of each row beyond its need; at most one slice per row is
+    cut.
 
     Parameters
     ----------

@@ -17,7 +17,8 @@ from optsched.instance.reading import show
 # --- what rows need per GPU ------------------------------------------------------------------
 
 OWN = tuple(PER_NODE)
-"""Resources of single nodes, CPUs and memory: the columns of ``Nodes.own`` and ``Requests.need``."""
+"""Resources of single nodes, CPUs and memory: the columns of ``Nodes.own`` and
+``Requests.need``."""
 
 
 def needs_per_gpu(classes: Classes, column: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -48,7 +48,9 @@ def _gangs_of_requests(problem: Problem, seats: GangSeats) -> dict[int, int]:
 
 
 def _places_of_parts(problem: Problem, seats: GangSeats) -> dict[int, list[_SeatedPart]]:
-    """Parts of each request that has a seat; none where the parts of some gang find no different nodes."""
+    """Parts of each request that has a seat; none where the parts of some gang find no different
+    nodes.
+    """
     parts, local = seats.space.parts, problem.nodes.local().tolist()
     gangs = _gangs_of_requests(problem, seats)
     found = deal(seats, list(gangs.values()))
@@ -92,7 +94,9 @@ def _shared(
     sharing: Mapping[int, Sequence[tuple[int, _SeatedPart]]],
     free: IntArray,
 ) -> dict[int, IntArray]:
-    """GPUs of the requests that share GPUs, rows (node, index), on the last free GPUs of each node."""
+    """GPUs of the requests that share GPUs, rows (node, index), on the last free GPUs of each
+    node.
+    """
     layouts = seats.space.types.layouts
     spots: dict[int, list[tuple[int, int]]] = defaultdict(list)
     without = set[int]()

@@ -1,7 +1,7 @@
 """Packing of GPU shares into whole GPUs: the rows that can run side by side in a pool.
 
-Row r uses a share s_r of each of g_r GPUs. In a pool of N GPUs rows can run side by side if each gets
-g_r different GPUs, and the shares on each GPU add up to at most 1. This is bin packing: it is
+Row r uses a share s_r of each of g_r GPUs. In a pool of N GPUs rows can run side by side if each
+gets g_r different GPUs, and the shares on each GPU add up to at most 1. This is bin packing: it is
 necessary that the sum of g_r s_r is at most N, but three rows of 0.6 do not fit on two GPUs.
 
 There are three answers. The rows fit if a packing is found. They do not fit if a search through all
@@ -44,7 +44,8 @@ PIECES = 100
 STEPS = 5_000
 """GPUs that such a search fills before it gives up."""
 COUNTED = 2_000
-"""Rows up to which bisection finds how many of them a packing holds; above, one best-fit pass counts."""
+"""Rows up to which bisection finds how many of them a packing holds; above, one best-fit pass
+counts."""
 
 
 class Shares(NamedTuple):
@@ -68,8 +69,8 @@ class Shares(NamedTuple):
 
     @classmethod
     def of(cls, classes: Classes, column: IntArray, now: float | None = None) -> Shares | None:
-        """Shares that columns use at a time (default: the instance's ``now``); None if all use whole
-        GPUs.
+        """Shares that columns use at a time (default: the instance's ``now``); None if all use
+        whole GPUs.
         """
         gpus = classes.gpus[column]
         pool = classes.pool[column]
@@ -91,8 +92,8 @@ class Shares(NamedTuple):
         return Shares(self.pool[rows], self.gpus[rows], self.share[rows], self.capacity)
 
     def necessary(self) -> Iterator[FloatArray]:
-        """Necessary conditions, each of shape (A,): their sum over every set of rows that fits is at
-        most 1. They are the u_k of each pool.
+        """Necessary conditions, each of shape (A,): their sum over every set of rows that fits is
+        at most 1. They are the u_k of each pool.
         """
         for pool in self._pools():
             rows = np.flatnonzero(self.pool == pool)
@@ -137,8 +138,8 @@ class Shares(NamedTuple):
         return rows[np.lexsort((-self.gpus[rows], -self.share[rows]))]
 
     def most(self) -> tuple[int, int]:
-        """(rows that some packing holds, upper bound over all packings); rows of other pools count as
-        held.
+        """(rows that some packing holds, upper bound over all packings); rows of other pools count
+        as held.
         """
         held = most = int((self.pool < 0).sum())
         for pool in self._pools():
@@ -160,8 +161,8 @@ class Bins:
         self.load = np.zeros(count)
 
     def take(self, gpus: int, share: float) -> IntArray | None:
-        """Take the fullest GPUs with room for a share, the first of equal ones; None if there are too
-        few. Free shares then stay on few GPUs.
+        """Take the fullest GPUs with room for a share, the first of equal ones; None if there are
+        too few. Free shares then stay on few GPUs.
         """
         room = self.load <= FULL - share
         if gpus == 1:
@@ -177,15 +178,17 @@ class Bins:
 
 
 class SharePacking(NamedTuple):
-    """Whether rows fit on the GPUs of a pool (None: unknown), and if so the GPUs of each, from 0 on."""
+    """Whether rows fit on the GPUs of a pool (None: unknown), and if so the GPUs of each, from 0
+    on.
+    """
 
     fits: bool | None
     gpus: tuple[IntArray, ...] = ()
 
 
 def packing(gpus: IntArray, share: FloatArray, count: int) -> SharePacking:
-    """Pack rows with shares of a number of GPUs each into ``count`` GPUs: best-fit decreasing, then a
-    search.
+    """Pack rows with shares of a number of GPUs each into ``count`` GPUs: best-fit decreasing, then
+    a search.
     """
     if any(float(gpus @ dual_feasible(share, k)) > count * FULL for k in _useful(share)):
         return SharePacking(False)
@@ -215,8 +218,8 @@ def packing(gpus: IntArray, share: FloatArray, count: int) -> SharePacking:
 
 
 def _filled(sizes: FloatArray, kind: IntArray, gpus: IntArray, count: int) -> IntArray:
-    """Number of shares of each size on each GPU, if each share goes to the fullest GPU with room and
-    gangs are ignored.
+    """Number of shares of each size on each GPU, if each share goes to the fullest GPU with room
+    and gangs are ignored.
     """
     bins = Bins(count)
     filled = np.zeros((count, len(sizes)), np.int64)
@@ -228,8 +231,8 @@ def _filled(sizes: FloatArray, kind: IntArray, gpus: IntArray, count: int) -> In
 
 
 def _dealt(filled: IntArray, kind: IntArray, gpus: IntArray) -> SharePacking:
-    """GPUs for rows, given the number of shares of each size on each GPU; unknown if a gang gets too
-    few GPUs.
+    """GPUs for rows, given the number of shares of each size on each GPU; unknown if a gang gets
+    too few GPUs.
 
     Each gang gets the GPUs on which most shares of its size are left: if all shares are equal, this
     succeeds whenever it is possible (Gale and Ryser).
@@ -259,8 +262,8 @@ def per_gpu(share: FloatArray) -> IntArray:
 
 
 def _useful(share: FloatArray) -> list[int]:
-    """The k for which u_k is stronger than the sum: if k equal shares fit on a GPU, u_k counts each as
-    1 / k.
+    """The k for which u_k is stronger than the sum: if k equal shares fit on a GPU, u_k counts each
+    as 1 / k.
     """
     useful: list[int] = np.unique(per_gpu(share[share < 1.0])).tolist()
     return useful
@@ -305,7 +308,8 @@ class _GaveUp(Exception):
 
 
 class _Search:
-    """Fills one GPU after the other with the largest remaining share and every maximal choice of others.
+    """Fills one GPU after the other with the largest remaining share and every maximal choice of
+    others.
 
     Parameters
     ----------
@@ -319,7 +323,9 @@ class _Search:
         self.hopeless: set[tuple[tuple[int, ...], int]] = set()
 
     def fill(self, left: tuple[int, ...], count: int) -> list[tuple[int, ...]] | None:
-        """Number of shares of each size on each of at most ``count`` GPUs, or None if they do not fit."""
+        """Number of shares of each size on each of at most ``count`` GPUs, or None if they do not
+        fit.
+        """
         if not any(left):
             return []
         if self._total(left) > count * FULL or (left, count) in self.hopeless:
@@ -366,12 +372,13 @@ class _Search:
 
 
 def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> Packed | None:
-    """The rows that a packing into whole GPUs holds, of rows that run side by side; None if all fit.
+    """The rows that a packing into whole GPUs holds, of rows that run side by side; None if all
+    fit.
 
     In an allocation these are the rows that run all the time, such as all rows of whole jobs; in a
-    schedule, the rows at the first time at which they are not shown to fit. Rows that run for a part of
-    the time take turns: a condition that holds for every set of rows that fits also holds for averages
-    of such sets.
+    schedule, the rows at the first time at which they are not shown to fit. Rows that run for a
+    part of the time take turns: a condition that holds for every set of rows that fits also holds
+    for averages of such sets.
     """
     if schedule is not None:
         for time, column in _instants(schedule):

@@ -101,8 +101,8 @@ class StayRule:
         firm : BoolArray, shape (K,)
             Rows that stay even if their nodes have too few CPUs or memory, or break anti-affinity.
         ran_together : bool
-            Whether all occupied GPUs had the same holders in the last round. Then only new sharing of
-            GPUs can exclude a row.
+            Whether all occupied GPUs had the same holders in the last round. Then only new sharing
+            of GPUs can exclude a row.
         """
         configuration = self._classes.configuration[rows.column[going]]
         share = self._classes.configurations.share[configuration]
@@ -144,8 +144,8 @@ class StayRule:
     def blocked(self, rows: JobRows, going: IntArray, gpu: IntArray, count: IntArray) -> BoolArray:
         """Mask of the rows that could not stay even if no other row did, shape (K,).
 
-        Their GPUs are occupied, or their nodes have too few free CPUs or memory. Resources of several
-        nodes and anti-affinity are not considered. The arguments are those of `keep`.
+        Their GPUs are occupied, or their nodes have too few free CPUs or memory. Resources of
+        several nodes and anti-affinity are not considered. The arguments are those of `keep`.
         """
         configuration = self._classes.configuration[rows.column[going]]
         share = self._classes.configurations.share[configuration]
@@ -164,7 +164,9 @@ class StayRule:
         return mask
 
     def _has_layout(self, column: int, gpus: IntArray) -> bool:
-        """Whether the GPUs have a layout (MIG) with one more slice of a column, or room for its share."""
+        """Whether the GPUs have a layout (MIG) with one more slice of a column, or room for its
+        share.
+        """
         if self._cut is None:
             return True
         C = self._classes
@@ -173,7 +175,9 @@ class StayRule:
         return bool(self._cut.able(int(C.pool[column]), self._cut.code[gpus], *what).all())
 
     def _have(self, nodes: list[int], own: FloatArray, groups: FloatArray) -> bool:
-        """Whether nodes have these amounts of CPUs and memory, and of resources of several nodes."""
+        """Whether nodes have these amounts of CPUs and memory, and of resources of several
+        nodes.
+        """
         missing = ((own > 0) & (own > self._own[nodes])).any()
         missing_in_group = ((groups > 0) & (groups > self._groups)).any()
         return not (missing or missing_in_group)
@@ -188,7 +192,8 @@ class StayRule:
 
 @dataclass(frozen=True)
 class PinnedRows:
-    """The wanted rows whose jobs keep their GPUs, the rows that cannot be placed, and all GPUs in use.
+    """The wanted rows whose jobs keep their GPUs, the rows that cannot be placed, and all GPUs in
+    use.
 
     Attributes
     ----------
@@ -199,7 +204,8 @@ class PinnedRows:
     refused : mapping of int to str
         Rows that would move such a job, each with the reason.
     contradicted : mapping of int to str
-        Jobs that cannot be preempted, but are in no wanted row with their GPUs, each with the reason.
+        Jobs that cannot be preempted, but are in no wanted row with their GPUs, each with the
+        reason.
     occupied : Occupied
         GPUs of the rows that stay, and of the contradicted jobs, which stay too.
     """

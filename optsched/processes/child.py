@@ -107,8 +107,8 @@ class Child:
         ``module:function`` that serves, called in the child with its `Wire` and the arguments.
     arguments : sequence of str
     inherited : object
-        Last argument of a child that is forked, which has it without its being sent (`is_forked`). None:
-        there is none.
+        Last argument of a child that is forked, which has it without its being sent (`is_forked`).
+        None: there is none.
     threads : int or None
         Threads that libraries there may start by themselves. With a number, the child is forked
         from this process where that is safe (`can_fork`), as imports take longer than most tasks.

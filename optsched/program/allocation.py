@@ -1,4 +1,5 @@
-"""`AllocationProgram`: fractions of time under a utility, before it is lowered to rows and columns."""
+"""`AllocationProgram`: fractions of time under a utility, before it is lowered to rows and
+columns."""
 
 from __future__ import annotations
 
@@ -152,7 +153,9 @@ class AllocationProgram(FeasibleRegion, Displayed):
 
     @property
     def explained_apart(self) -> bool:
-        """Whether infeasibility is explained by rows of `feasible_set`, not of the solved program."""
+        """Whether infeasibility is explained by rows of `feasible_set`, not of the solved
+        program.
+        """
         return self.concave or self.utility.homogenised
 
     # --- lowering ---------------------------------------------------------------------------------

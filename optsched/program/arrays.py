@@ -117,8 +117,8 @@ class LinearArrays(Displayed):
 
     @cached_property
     def sizes(self) -> FloatArray:
-        """Size of each row: its largest finite side, or the largest change that one unit (or the whole range)
-        of one of its columns makes.
+        """Size of each row: its largest finite side, or the largest change that one unit (or the
+        whole range) of one of its columns makes.
         """
         unit = unit_changes(self.column_parts(), self.shape[1])
         return row_sizes(self.row_parts(), self.largest_in_rows(unit))
@@ -141,7 +141,9 @@ class LinearArrays(Displayed):
         return self._by_row(each), self._by_row(np.abs(each))
 
     def transpose_terms(self, y: FloatArray) -> FloatArray:
-        """Return abs(A).T @ y, shape (columns,): for y >= 0 the sum of the absolute terms of A.T @ y."""
+        """Return abs(A).T @ y, shape (columns,): for y >= 0 the sum of the absolute terms of A.T @
+        y.
+        """
         return self._by_column(np.abs(self.A.data) * y[self.A.indices])
 
     def transpose_times_and_terms(self, y: FloatArray) -> PairedSlices:
@@ -197,8 +199,8 @@ class LinearArrays(Displayed):
 
 
 def row_sizes(rows: Iterable[RowPart], largest: FloatArray) -> FloatArray:
-    """Size of each row: its largest finite side, or the largest change that one unit of a column makes
-    (``largest``, which is overwritten).
+    """Size of each row: its largest finite side, or the largest change that one unit of a column
+    makes (``largest``, which is overwritten).
     """
     for part in rows:
         for side in (part.lower, part.upper):

@@ -23,7 +23,8 @@ MOVES = 3000
 TABU = 10
 """A job does not return to an agent that it has left for at least this many moves."""
 DEARER, CHEAPER = 1.1, 0.98
-"""Each move multiplies the penalty of an agent: by the first if it is overloaded, else by the second."""
+"""Each move multiplies the penalty of an agent: by the first if it is overloaded, else by the
+second."""
 ROUNDING = 1e-9
 KNAPSACK_CELLS = 2**23
 """Most jobs times units of room: with more the units of an agent are made larger."""
@@ -113,7 +114,9 @@ class Assignment(NamedTuple):
         return np.bincount(chosen, minlength=columns).astype(np.float64)
 
     def agents_of(self, x: FloatArray, classes: Classes) -> IntArray | None:
-        """The agent of each job in totals of the columns; None where some job has none, or several."""
+        """The agent of each job in totals of the columns; None where some job has none, or
+        several.
+        """
         columns = np.argsort(classes.class_a, kind="stable")
         chosen = np.repeat(columns, np.round(np.maximum(x[columns], 0.0)).astype(np.int64))
         of_job = owners(classes.count.astype(np.int64))
@@ -127,8 +130,8 @@ class Assignment(NamedTuple):
     def by_rule(self) -> IntArray | None:
         """An assignment by rule, without a solver: the cheaper one of two, or None if both fail.
 
-        One gives each job to the agent where it costs least, the other to the agent of whose room it
-        uses the smallest fraction; both then repair overloads (`within_room`).
+        One gives each job to the agent where it costs least, the other to the agent of whose room
+        it uses the smallest fraction; both then repair overloads (`within_room`).
         """
         there = self.column >= 0
         part = 1.0 / np.maximum(self.room, ROUNDING)
@@ -145,10 +148,11 @@ class Assignment(NamedTuple):
         return float(self.cost[agent, np.arange(self.jobs)].sum())
 
     def greedy(self, loss: FloatArray, price: FloatArray) -> IntArray:
-        """An assignment by regret: first the jobs whose second best agent is worst against the best one.
+        """An assignment by regret: first the jobs whose second best agent is worst against the best
+        one.
 
-        Each job goes to the agent with the least loss that has room. If none has room, it goes where the
-        loss plus the price of the overload is least.
+        Each job goes to the agent with the least loss that has room. If none has room, it goes
+        where the loss plus the price of the overload is least.
         """
         second = min(1, self.agents - 1)
         two = np.partition(loss, second, axis=0)
@@ -170,10 +174,11 @@ class Assignment(NamedTuple):
         price: FloatArray,
         late: Callable[[], bool] = lambda: False,
     ) -> IntArray | None:
-        """Move and swap jobs of the most overloaded agent until no agent is overloaded; None if that fails.
+        """Move and swap jobs of the most overloaded agent until no agent is overloaded; None if
+        that fails.
 
-        A tabu search: the best move is made even if it is no improvement. The penalty of an agent grows
-        while it stays overloaded, and a job does not return at once.
+        A tabu search: the best move is made even if it is no improvement. The penalty of an agent
+        grows while it stays overloaded, and a job does not return at once.
 
         Parameters
         ----------
@@ -195,8 +200,8 @@ class AgentKnapsacks(NamedTuple):
 
         max { sum_j worth_ij z_j : sum_j size_ij z_j <= room_i, z binary }      every agent i
 
-    Sizes and rooms are whole: exact where what jobs use of an agent has a common unit. Else sizes are
-    rounded down, and the maximum is an upper bound.
+    Sizes and rooms are whole: exact where what jobs use of an agent has a common unit. Else sizes
+    are rounded down, and the maximum is an upper bound.
 
     Attributes
     ----------
@@ -228,7 +233,9 @@ class AgentKnapsacks(NamedTuple):
         return cls(there, size, room)
 
     def best(self, worth: FloatArray) -> tuple[float, BoolArray]:
-        """The total of the maxima, and the jobs that each agent takes; both of shape (agents, jobs)."""
+        """The total of the maxima, and the jobs that each agent takes; both of shape (agents,
+        jobs).
+        """
         worth = np.where(self.there, worth, -1.0)
         found = [best_items(*row) for row in zip(worth, self.size, self.room, strict=True)]
         return float(sum(value for value, _ in found)), np.array([jobs for _, jobs in found])
@@ -315,7 +322,9 @@ class _Repair:
         return over
 
     def _moves(self, move: int, fullest: int, jobs: IntArray) -> FloatArray:
-        """Change of loss and penalty if a job of the fullest agent moves, shape (agents, its jobs)."""
+        """Change of loss and penalty if a job of the fullest agent moves, shape (agents, its
+        jobs).
+        """
         every = np.arange(self.of.agents)[:, np.newaxis]
         load = self.load[:, np.newaxis] + self.of.use[:, jobs]
         less = self.load[fullest] - self.of.use[fullest, jobs]
@@ -328,8 +337,8 @@ class _Repair:
         return change
 
     def _swaps(self, move: int, fullest: int, jobs: IntArray) -> FloatArray:
-        """Change of loss and penalty if a job of the fullest agent and one of another agent are swapped,
-        shape (its jobs, jobs).
+        """Change of loss and penalty if a job of the fullest agent and one of another agent are
+        swapped, shape (its jobs, jobs).
         """
         use, loss, agent = self.of.use, self.loss, self.agent
         there, back = loss[agent[np.newaxis, :], jobs[:, np.newaxis]], loss[fullest]

@@ -17,8 +17,8 @@ class Cone:
     """A cone of consecutive rows:
     ``zero``, ``nonnegative``, ``exponential`` (3 rows) or ``power`` (3 rows).
 
-    The exponential cone is the closure of {(x, y, z): y > 0, y exp(x / y) <= z}; the power cone with parameter a is
-    {(x, y, z): x^a y^(1 - a) >= |z|, x, y >= 0}.
+    The exponential cone is the closure of {(x, y, z): y > 0, y exp(x / y) <= z}; the power cone
+    with parameter a is {(x, y, z): x^a y^(1 - a) >= |z|, x, y >= 0}.
     """
 
     kind: str

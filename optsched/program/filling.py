@@ -139,8 +139,8 @@ class Filling:
         Whether columns are closed, and floors cap levels. False: as stages were solved that do not
         say so.
     empties : bool
-        Whether closed columns are empty in the programs of later stages. A solver that is less exact
-        may need a little of them.
+        Whether closed columns are empty in the programs of later stages. A solver that is less
+        exact may need a little of them.
     """
 
     def __init__(
@@ -352,7 +352,9 @@ class Filling:
         self.is_full |= C.count * y[arrays.row_block("time").slice] > clear
 
     def _highest(self) -> FloatArray:
-        """The highest level that a job of each class can have on its open columns beside its floors."""
+        """The highest level that a job of each class can have on its open columns beside its
+        floors.
+        """
         program, highest = self.program, self.program.highest_among(self.open)
         for measure, on_floor in zip(self._measures, self.on_floor, strict=True):
             cap = measure.highest_level(

@@ -1,9 +1,9 @@
-r"""The option ``parts`` (POP): an allocation program split into parts, each with an equal part of the shared
-resources.
+r"""The option ``parts`` (POP): an allocation program split into parts, each with an equal part of
+the shared resources.
 
 Sets
-    classes k, each in one part p = 1..P; columns c, of part p where all their classes are; columns of
-    jobs of two parts are left out.
+    classes k, each in one part p = 1..P; columns c, of part p where all their classes are; columns
+    of jobs of two parts are left out.
 Program of part p
     its classes, columns and levels as they are, and of the rows
 
@@ -15,17 +15,17 @@ Joined
     x, the points of the parts side by side, keeps all rows: those that are shared add up to at most
     P (capacity / P).
 Bound
-    The price of a row that is shared is the mean of its duals over the parts; other rows have those of
-    their part (of a smallest level all are divided by P, as weights of levels add up to 1 in each
-    part). At these prices the best duals of the whole are found class by class
+    The price of a row that is shared is the mean of its duals over the parts; other rows have those
+    of their part (of a smallest level all are divided by P, as weights of levels add up to 1 in
+    each part). At these prices the best duals of the whole are found class by class
     (`optsched.program.price_bound`), among columns between parts too. The certificate evaluates
     them on the whole program, without anything of the parts.
 
 References
 ----------
-D. Narayanan, F. Kazhamiaka, F. Abuzaid, P. Kraft, A. Agrawal, S. Kandula, S. Boyd, M. Zaharia. "Solving
-Large-Scale Granular Resource Allocation Problems Efficiently with POP", SOSP 2021. There capacities
-are divided as whole GPUs, whose remainder is lost, and no bound is given.
+D. Narayanan, F. Kazhamiaka, F. Abuzaid, P. Kraft, A. Agrawal, S. Kandula, S. Boyd, M. Zaharia.
+"Solving Large-Scale Granular Resource Allocation Problems Efficiently with POP", SOSP 2021. There
+capacities are divided as whole GPUs, whose remainder is lost, and no bound is given.
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ class ProgramParts(Displayed):
         return np.where(first == second, first, SHARED)
 
     def of_rows(self, rows: SideRows) -> IntArray:
-        """Part of each side row, by the columns of parts that it has; `SHARED` where several have some."""
+        """Part of each side row, by the columns of parts that it has; `SHARED` where several have
+        some.
+        """
         matrix = sp.coo_matrix(rows.matrix)
         inside = (matrix.data != 0) & (self.of_column[matrix.col] != SHARED)
         row, part = matrix.row[inside], self.of_column[matrix.col[inside]]

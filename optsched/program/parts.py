@@ -1,5 +1,6 @@
-"""`ColumnPart` and `RowPart`: consecutive columns or rows of one program, which is read block by block, so that
-constant arrays are never written out in full. Not parts of a problem that are solved one by one.
+"""`ColumnPart` and `RowPart`: consecutive columns or rows of one program, which is read block by
+block, so that constant arrays are never written out in full. Not parts of a problem that are solved
+one by one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-r"""The best duals of a program at given prices of its resources, class by class: a bound without a solver.
+r"""The best duals of a program at given prices of its resources, class by class: a bound without a
+solver.
 
-At prices p of the rows that classes share (capacities, side rows) a unit of column c costs q_c. A job of
-class k then decides for itself. Its points are (a, q), level and cost of a unit of its time in each of
-its columns; of a column of two jobs it bears what its partner's share y_l a_l - u_l, at duals that
-are known, leaves of the cost. On the lower hull of the origin and these points it goes as far as
+At prices p of the rows that classes share (capacities, side rows) a unit of column c costs q_c. A
+job of class k then decides for itself. Its points are (a, q), level and cost of a unit of its time
+in each of its columns; of a column of two jobs it bears what its partner's share y_l a_l - u_l, at
+duals that are known, leaves of the cost. On the lower hull of the origin and these points it goes
+as far as
 
     to the level g_k(t)            a smallest level t                             y_k = slope of the hull there
     as the hull is less steep      a total of concave f:  w f'(a) = slope         y_k = w f'(a)
@@ -11,10 +13,10 @@ are known, leaves of the cost. On the lower hull of the origin and these points 
 
     u_k = max(0, max (a y_k - q))                                what a unit of its time is worth
 
-(y, u, p), for a smallest level divided by sum_k n_k g_k'(t) y_k, is feasible in the dual program, once u of both
-jobs of a column that is worth more than that is raised by half of the excess. Of a smallest level, t
-is moved to the bound that it gives: Newton's method for the t that costs all that the resources are
-worth, which is the best bound at these prices.
+(y, u, p), for a smallest level divided by sum_k n_k g_k'(t) y_k, is feasible in the dual program,
+once u of both jobs of a column that is worth more than that is raised by half of the excess. Of a
+smallest level, t is moved to the bound that it gives: Newton's method for the t that costs all that
+the resources are worth, which is the best bound at these prices.
 """
 
 from __future__ import annotations
@@ -103,7 +105,9 @@ def duals_at(program: AllocationProgram, known: RowDuals, value: float) -> RowDu
 def _of_smallest_level(
     program: AllocationProgram, known: RowDuals, value: float, sweeps: int
 ) -> RowDuals:
-    """The best duals of all sweeps; those of the class that can reach least where none are better."""
+    """The best duals of all sweeps; those of the class that can reach least where none are
+    better.
+    """
     best, lowest = _held_by_one(program, known), program.highest
     for _ in range(sweeps):
         bound, known = _at_best_level(program, known, value)
@@ -198,7 +202,9 @@ class _PricedColumns:
         return least
 
     def _walk(self, stops: FloatArray | None) -> FloatArray:
-        """Slopes of the hulls at levels, shape (K,); without ``stops`` where a total is as steep."""
+        """Slopes of the hulls at levels, shape (K,); without ``stops`` where a total is as
+        steep.
+        """
         total, classes = self._program.total, len(self._has)
         low, paid, slope = np.zeros(classes), np.zeros(classes), np.zeros(classes)
         left = self._has.copy()
@@ -231,7 +237,9 @@ class _PricedColumns:
         return np.maximum(slope, 0.0)
 
     def slopes_at(self, level: FloatArray) -> FloatArray:
-        """Slope of the hull of each class at a level, shape (K,); beyond all its points that of the last."""
+        """Slope of the hull of each class at a level, shape (K,); beyond all its points that of the
+        last.
+        """
         return self._walk(level)
 
     def slopes_of_total(self) -> FloatArray:

@@ -1,4 +1,5 @@
-"""The least makespan of an assignment that may split jobs, but uses no column that is longer than it."""
+"""The least makespan of an assignment that may split jobs, but uses no column that is longer than
+it."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class RelaxedMakespan(NamedTuple):
 
 
 class _Relaxed(NamedTuple):
-    """C(T): the least makespan with columns of at most T, ``bound`` below it, and its assignment."""
+    """C(T): the least makespan with columns of at most T, ``bound`` below it, and its
+    assignment.
+    """
 
     bound: float
     x: FloatArray
@@ -53,10 +56,10 @@ def relaxed_makespan(
 
         T*  =  min { T : C(T) <= T }
 
-    C(T) falls, and changes at durations alone: let b be the first duration with C(b) below the next one.
-    Then T* = max(b, C(b)). A whole assignment that uses a column longer than b takes longer than C(b), others take C(b)
-    at least. It takes b at least, since without columns of b it takes C of the duration before, which is b or
-    more.
+    C(T) falls, and changes at durations alone: let b be the first duration with C(b) below the next
+    one. Then T* = max(b, C(b)). A whole assignment that uses a column longer than b takes longer
+    than C(b), others take C(b) at least. It takes b at least, since without columns of b it takes C
+    of the duration before, which is b or more.
 
     C(T) is bounded by prices u of the resources alone, which the linear program gives: ::
 

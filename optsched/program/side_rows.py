@@ -69,15 +69,15 @@ class SideRows:
     lower, upper : FloatArray, shape (rows,)
     describe : callable
         Row number -> the requirement in the user's words, for the explanation of conflicts. Rows of
-        programs whose parts are solved in other processes need one that can be pickled: `SameWords`,
-        or a `functools.partial` of a function at the top of a module.
+        programs whose parts are solved in other processes need one that can be pickled:
+        `SameWords`, or a `functools.partial` of a function at the top of a module.
     relax : str
         What is done where not all requirements can be met: ``none`` (the program is infeasible),
         ``shortfall`` (rows fall short by as little as possible in total) or ``count`` (as few rows
         as possible are given up); such rows have a lower side only, above 0.
     weight : FloatArray or None, shape (rows,)
-        What giving way counts, row by row (None: 1). Of rows with ``of_class``: a round as a part of
-        the time left, summed over the jobs of the class.
+        What giving way counts, row by row (None: 1). Of rows with ``of_class``: a round as a part
+        of the time left, summed over the jobs of the class.
     slack : FloatArray or None, shape (rows,)
         By how much lower sides are below what is meant, because a solver met them up to its
         tolerance only.
@@ -90,7 +90,8 @@ class SideRows:
         What the rows take for granted of the requirement.
     of_class : IntArray or None, shape (rows,)
         The class that each row is a requirement of, and of no other: its jobs can be declined, and
-        then it does not bind (`optsched.solving.admitting`). Such rows have a lower side only, above
+        then it does not bind (`optsched.solving.admitting`). Such rows have a lower side only,
+        above
         0. None: nobody can be declined.
     """
 
@@ -267,10 +268,10 @@ class FloorMeasure(NamedTuple):
 class ClassFloors(Displayed):
     """Rows that each demand something for one class, whose jobs are alone.
 
-    What is asked for is any measure: time on some columns, a share of a resource, a level. A row that
-    another one of its class implies is left out; what remains of the second and further rows of a
-    class are further measures. A job that is to run on some of its columns all the time, as one that
-    cannot be preempted, has no others: these are closed.
+    What is asked for is any measure: time on some columns, a share of a resource, a level. A row
+    that another one of its class implies is left out; what remains of the second and further rows
+    of a class are further measures. A job that is to run on some of its columns all the time, as
+    one that cannot be preempted, has no others: these are closed.
 
     Attributes
     ----------

@@ -58,12 +58,13 @@ def cut(amount: FloatArray, group: IntArray, size: FloatArray) -> CutRows:
 def whole_jobs(
     amount: FloatArray, job: IntArray, machine: IntArray, size: FloatArray, cost: FloatArray
 ) -> IntArray:
-    """A row for each job, such that no machine has more than its amounts of size and one job of largest size.
+    """A row for each job, such that no machine has more than its amounts of size and one job of
+    largest size.
 
-    Machine i has ceil(sum of its amounts) slots, filled in order of decreasing size: each holds an amount of 1. Jobs
-    and slots are matched at the least cost. The amounts are such a matching in fractions, so one in whole jobs costs
-    no more. A job in slot s + 1 is no larger than any part of slot s, so the jobs of slots 2, 3, ... are no larger
-    than what the machine was given.
+    Machine i has ceil(sum of its amounts) slots, filled in order of decreasing size: each holds an
+    amount of 1. Jobs and slots are matched at the least cost. The amounts are such a matching in
+    fractions, so one in whole jobs costs no more. A job in slot s + 1 is no larger than any part of
+    slot s, so the jobs of slots 2, 3, ... are no larger than what the machine was given.
 
     Parameters
     ----------
@@ -80,8 +81,8 @@ def whole_jobs(
 
     References
     ----------
-    D. B. Shmoys, E. Tardos, "An approximation algorithm for the generalized assignment problem", Mathematical
-    Programming 62 (1993).
+    D. B. Shmoys, E. Tardos, "An approximation algorithm for the generalized assignment problem",
+    Mathematical Programming 62 (1993).
     """
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching  # loads much
 
@@ -91,7 +92,8 @@ def whole_jobs(
     pieces = cut(amount[order], machine[order], np.ones(len(order)))
     row = order[pieces.row]
     _, slot = np.unique(np.stack([machine[row], pieces.unit]), axis=1, return_inverse=True)
-    # Of several rows of a job in a slot the cheapest; rounding of amounts leaves edges that are none
+    # Of several rows of a job in a slot the cheapest; rounding of amounts leaves edges that are
+    # none
     edges = np.flatnonzero(pieces.amount > ROUNDING)
     edges = edges[np.lexsort((cost[row[edges]], slot[edges], job[row[edges]]))]
     pair = job[row[edges]] * (int(slot.max()) + 1) + slot[edges]

@@ -100,7 +100,8 @@ def count_columns(timeline: TimelineProgram) -> int:
 def count_nonzeros(timeline: TimelineProgram) -> int:
     """Coefficients that `time_indexed` would make, at most; counted without making any."""
     count, horizon = _starts(timeline)[1], timeline.horizon
-    # Rows one, before, span, most and the cost: 5. For each use of a resource two rows busy, one load.
+    # Rows one, before, span, most and the cost: 5. For each use of a resource two rows busy, one
+    # load.
     per_start = 5 + 3 * np.diff(timeline.usage.tocsc().indptr)
     if timeline.budget_usage is not None:
         per_start = per_start + np.diff(timeline.budget_usage.tocsc().indptr)

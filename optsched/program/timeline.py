@@ -50,7 +50,8 @@ class TimelineCost:
 class TimelineProgram(Displayed):
     """minimise a linear cost of when and how A activities run, on R renewable resources.
 
-        every activity a: one mode m of a;  release_a <= start_a,  start_a + duration_m <= deadline_a
+        every activity a: one mode m of a;  release_a <= start_a,  start_a + duration_m <=
+        deadline_a
         every resource r, time t:  sum over running modes of usage_rm  <=  capacity_r - closed_r(t)
         every budget b:            sum over chosen modes of budget_usage_bm  <=  budget_b
         every precedence (a, b):   end_a <= start_b

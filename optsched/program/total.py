@@ -29,7 +29,8 @@ class Total(Utility):
 
         maximise  sum_k n_k w_k f(level_k)   s.t.  time, capacity, side rows
 
-    ``function`` is ``linear`` (f(v) = v), ``log``, or ``power`` (f(v) = v^e / e with e < 1, e != 0).
+    ``function`` is ``linear`` (f(v) = v), ``log``, or ``power`` (f(v) = v^e / e with e < 1, e !=
+    0).
 
     Attributes
     ----------
@@ -110,8 +111,8 @@ class Total(Utility):
     def touching(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> FloatArray:
-        """Levels of the tangent cuts, shape (K,): those of x, or those at which f' equals the duals of the
-        level rows.
+        """Levels of the tangent cuts, shape (K,): those of x, or those at which f' equals the duals
+        of the level rows.
 
         The objective is flat near the optimum: if it is right to 1e-9, levels may be wrong by 1e-5.
         The tangent cuts at x then leave a gap of 1e-5, while those at the levels of the duals leave

@@ -133,18 +133,20 @@ class Utility(ABC):
         return y
 
     def closed_form(self, R: FeasibleRegion) -> tuple[FloatArray, FloatArray] | None:
-        """An optimal point of the linear program and duals that prove it, if no solver is needed."""
+        """An optimal point of the linear program and duals that prove it, if no solver is
+        needed.
+        """
         return None
 
     def level_prices(self, R: FeasibleRegion) -> FloatArray | None:
-        """Gain of the value per unit of ``levels @ x``, shape (K,); None if the duals of level rows are
-        these gains.
+        """Gain of the value per unit of ``levels @ x``, shape (K,); None if the duals of level rows
+        are these gains.
         """
         return None
 
     def worth_alone(self, R: FeasibleRegion) -> FloatArray | None:
-        """Gain of the value per unit of each level if every job were alone, shape (K,); None if the linear
-        program has no level rows.
+        """Gain of the value per unit of each level if every job were alone, shape (K,); None if the
+        linear program has no level rows.
         """
         return None
 
@@ -171,5 +173,7 @@ class Utility(ABC):
         return value
 
     def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:
-        """Rows that force the value to be at least this (of each class, if it is a smallest level)."""
+        """Rows that force the value to be at least this (of each class, if it is a smallest
+        level).
+        """
         raise UsageError(f"{type(self).__name__} has no rows that ask for a value")

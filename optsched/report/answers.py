@@ -215,7 +215,9 @@ class WindowSlices:
 
 @dataclass(frozen=True)
 class GpusInUse:
-    """GPUs, each written ``node/index``, and the jobs (rows of the job table) that hold a share of each."""
+    """GPUs, each written ``node/index``, and the jobs (rows of the job table) that hold a share of
+    each.
+    """
 
     jobs: tuple[int, ...]
     gpus: tuple[str, ...]

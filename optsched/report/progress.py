@@ -116,7 +116,8 @@ class ProgressLines:
 
         References
         ----------
-        T. Berthold, "Measuring the impact of primal heuristics", Operations Research Letters 41 (2013).
+        T. Berthold, "Measuring the impact of primal heuristics", Operations Research Letters 41
+        (2013).
         """
         known = self.incumbent[np.isfinite(self.incumbent)]
         if best is None and not len(known):

@@ -5,18 +5,18 @@ be kept, some jobs are declined, so that the round can still be planned: a decli
 its requirement, with its fair share of the remaining resources. The rules:
 
 1. Jobs that were admitted in an earlier round come first. Such a job stays admitted while it falls
-   short by at most two rounds (`admitting.ROUNDS_BEHIND`), because rounds give whole GPUs and it may
-   catch up. The total shortfall is minimised; jobs with most time left fall short first.
-2. All other jobs, new and declined ones, follow in the order of their arrival (then by deadline). Each
-   is admitted if its requirements can be met together with those of the jobs before it.
+   short by at most two rounds (`admitting.ROUNDS_BEHIND`), because rounds give whole GPUs and it
+   may catch up. The total shortfall is minimised; jobs with most time left fall short first.
+2. All other jobs, new and declined ones, follow in the order of their arrival (then by deadline).
+   Each is admitted if its requirements can be met together with those of the jobs before it.
 3. A declined job is considered again in every round that is solved.
 
 `optsched.solving.admitting` has the mathematics for one program. `optsched.study.admission` decides
 whether new jobs can be admitted to an instance, without rounds.
 
-`lease` decides about admission in its own program: all jobs that were admitted before, and others by
-value. If not all of the former can be kept, for example after a failure, they are chosen by value,
-and then the others: a new job never replaces an admitted job that can be kept.
+`lease` decides about admission in its own program: all jobs that were admitted before, and others
+by value. If not all of the former can be kept, for example after a failure, they are chosen by
+value, and then the others: a new job never replaces an admitted job that can be kept.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Admissions:
 AdmittingFormulation = tuple[Formulation, Admissions | None]
 """The formulation with the requirements of the admitted jobs, and the admissions.
 
-The admissions are None if no job has requirements, if it is not known whether they can be met, or if
-they follow from the solution (`planned`).
+The admissions are None if no job has requirements, if it is not known whether they can be met, or
+if they follow from the solution (`planned`).
 """
 
 
@@ -137,7 +137,9 @@ def _engine_beside(engine: Engine) -> Iterator[Engine]:
 def _can_be_kept(
     admitted: BoolArray, formulation: Formulation, candidates: Candidates, engine: Engine
 ) -> BoolArray:
-    """Mask of the admitted jobs that can be kept together, with the greatest value; shape (jobs,)."""
+    """Mask of the admitted jobs that can be kept together, with the greatest value; shape
+    (jobs,).
+    """
     alone = candidates.without_jobs(~admitted, "it was not admitted before")
     with _engine_beside(engine) as runs:
         schedule = formulation.solve(alone, runs).schedule
@@ -167,7 +169,9 @@ def _decided(
     candidates: Candidates,
     engine: Engine,
 ) -> AdmittingFormulation | None:
-    """Admit jobs in their order; sets ``asked`` to the part of its requirements that each must get."""
+    """Admit jobs in their order; sets ``asked`` to the part of its requirements that each must
+    get.
+    """
     with _engine_beside(engine) as runs:
         # One class per job: of equal jobs, some may be admitted and others not.
         admitting = _admitting(formulation, asked, candidates.per_job(), runs)

@@ -195,7 +195,8 @@ def allocate(
     compiled: Callable[[Formulation], Candidates],
     recorded: Recorded | None = None,
 ) -> Answer:
-    """The allocation of the formulation; if there is none, the last one as far as it is still possible.
+    """The allocation of the formulation; if there is none, the last one as far as it is still
+    possible.
 
     Parameters
     ----------
@@ -264,8 +265,8 @@ def allocate(
         if formulation.goes_on and solution.schedule is not None:
             warm = WarmStart.of_schedule(solution.schedule)
         return replace(answer, rows=allocation.rows, warm=warm, isolated=isolated)
-    # A time limit stopped the solver. A replay reads the rows from the ledger in the journal, which has
-    # only the claims: this round uses the same rows.
+    # A time limit stopped the solver. A replay reads the rows from the ledger in the journal, which
+    # has only the claims: this round uses the same rows.
     claims = allocation.rows.take(np.flatnonzero(allocation.rows.fraction > 0))
     return _with_rows(answer, keys_of(classes, claims), claims.fraction, formulation)
 
@@ -316,8 +317,8 @@ def _engine(
     engine = Engine(load, policy.solver, limits, known_points=False)
     engine.bases.warm = state.warm
     engine.bases.keep = True
-    # Of equivalent pools, a vertex gives a job the same one in every round, and excludes others from
-    # it. An optimum in the interior of the face gives every job a part of each pool.
+    # Of equivalent pools, a vertex gives a job the same one in every round, and excludes others
+    # from it. An optimum in the interior of the face gives every job a part of each pool.
     engine.inside = formulation.has_ties
     return engine
 
@@ -352,8 +353,8 @@ def _solved(
     """A certified solution with an allocation, or the reason why there is none; jobs that the
     formulation cannot include; and the jobs that are admitted.
 
-    If the formulation refuses some jobs, it is solved again without them, so that the other jobs get
-    an allocation. If no job is left, the round falls back.
+    If the formulation refuses some jobs, it is solved again without them, so that the other jobs
+    get an allocation. If no job is left, the round falls back.
     """
     refused: Refused = ()
     admissions: Admissions | None = None
@@ -436,11 +437,11 @@ BLOCKED = "what it needs is held by jobs that cannot be preempted"
 
 
 def blocked(view: View, candidates: Candidates) -> BoolArray:
-    """Mask of the jobs that get no time in any allocation, because jobs that cannot be preempted use
-    all of some resource that they need.
+    """Mask of the jobs that get no time in any allocation, because jobs that cannot be preempted
+    use all of some resource that they need.
 
-    With such a job, a smallest level is 0 and a sum of logarithms is -inf for every allocation. A job
-    that can join a host needs only the resources that the host does not hold.
+    With such a job, a smallest level is 0 and a sum of logarithms is -inf for every allocation. A
+    job that can join a host needs only the resources that the host does not hold.
     """
     jobs = view.must
     columns = candidates.columns
@@ -469,7 +470,9 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
 
 
 def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) -> IntArray:
-    """For columns of pairs, the column in which a host of this kind runs alone; -1 if there is none."""
+    """For columns of pairs, the column in which a host of this kind runs alone; -1 if there is
+    none.
+    """
     running = view.running
     columns = candidates.columns
     hosts = np.flatnonzero(view.hosts)

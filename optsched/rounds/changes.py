@@ -1,8 +1,8 @@
 """Changes of jobs between two plans: time passes, and jobs come, leave and are measured.
 
-`Changes` collects them event by event, each checked at once, and applies them together when the state
-is needed: with 100,000 jobs, a pass over all jobs for every event would take longer than the plan.
-`advanced` does the same without events.
+`Changes` collects them event by event, each checked at once, and applies them together when the
+state is needed: with 100,000 jobs, a pass over all jobs for every event would take longer than the
+plan. `advanced` does the same without events.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ class Changes:
         return isinstance(name, str) and self._find(name) >= 0
 
     def row(self, name: str, path: str) -> int:
-        """Row of a job: first the jobs of the state before, then jobs that came; raises `InvalidInput`."""
+        """Row of a job: first the jobs of the state before, then jobs that came; raises
+        `InvalidInput`.
+        """
         row = self._find(name)
         if row < 0:
             raise InvalidInput(path, show(name), "the id of a job that is there")
@@ -148,7 +150,8 @@ class Changes:
     def ready_for(self, names: Sequence[str] = ()) -> Changes:
         """Changes to which jobs of these names can be added, or from which jobs can leave.
 
-        This is the object itself, unless applying all changes together would lose the order of events.
+        This is the object itself, unless applying all changes together would lose the order of
+        events.
         """
         if self._state is self.before:
             return self
@@ -158,7 +161,9 @@ class Changes:
 
     @cached_property
     def _colocated_labels(self) -> bool:
-        """Whether co-location entries name labels, which become workloads when their last job leaves."""
+        """Whether co-location entries name labels, which become workloads when their last job
+        leaves.
+        """
         instance = self.before.instance
         named = {row for entry in instance.colocation for row in entry.workloads or ()}
         return any(instance.workloads[row].label for row in named)
@@ -228,8 +233,8 @@ class Changes:
     # --- all changes together -----------------------------------------------------------------
 
     def _departures(self) -> IntArray | None:
-        """Number of the departure of each job of the state before; for jobs that stay, the number of
-        departures. Shape (jobs,).
+        """Number of the departure of each job of the state before; for jobs that stay, the number
+        of departures. Shape (jobs,).
         """
         before = [row for row in self._left if row < self._count]
         if not before:
@@ -269,8 +274,8 @@ class Changes:
 
 
 def advanced(state: RoundState, now: float) -> RoundState:
-    """The state at a later time: running rows have received that time, and all rows are owed their part
-    of it.
+    """The state at a later time: running rows have received that time, and all rows are owed their
+    part of it.
     """
     return passed(state, max(now, state.now))
 
@@ -325,8 +330,8 @@ def _steps(
         isolated_time[some] += more
         return bool(more.any())
 
-    # If a measurement corrects steps downwards, ``counted`` is lowered only when some job's isolated
-    # time grows: stored journals depend on this.
+    # If a measurement corrects steps downwards, ``counted`` is lowered only when some job's
+    # isolated time grows: stored journals depend on this.
     seen, forget = EMPTY, False
     counts = bool(rate.any())
     # Steps assumed up to a measurement count as isolated time before the measurement replaces them.

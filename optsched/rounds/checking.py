@@ -88,9 +88,11 @@ def _gpus_given_twice(
 def _slices_of_no_layout(
     view: View, places: RunningJobs, setups: Mapping[int, Setup]
 ) -> Iterator[str]:
-    """The slices of a GPU (MIG) can start where no two of them overlap, and no other share is on the GPU.
+    """The slices of a GPU (MIG) can start where no two of them overlap, and no other share is on
+    the GPU.
 
-    GPUs of which all holders cannot be preempted are not checked: the plan does not decide about them.
+    GPUs of which all holders cannot be preempted are not checked: the plan does not decide about
+    them.
     """
     instance = view.instance
     table, options = instance.jobs_table, instance.options

@@ -1,8 +1,8 @@
 """The decisions of a plan, as arrays of differences from the state for which it was made.
 
-The journal stores them with each plan, so that recovery applies plans like events: nothing is solved,
-compiled or seated again. Most of 100,000 jobs keep running or waiting, so a round takes a few hundred
-kilobytes, nearly all of it for the fractions of the new allocation.
+The journal stores them with each plan, so that recovery applies plans like events: nothing is
+solved, compiled or seated again. Most of 100,000 jobs keep running or waiting, so a round takes a
+few hundred kilobytes, nearly all of it for the fractions of the new allocation.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _as_before(state: RoundState) -> IntArray:
 
 
 def differences(name: str, before: AnyArray, after: AnyArray) -> dict[str, AnyArray]:
-    """Positions at which an array differs from an earlier one, and its entries there; the whole array if
-    many differ, nothing if none does.
+    """Positions at which an array differs from an earlier one, and its entries there; the whole
+    array if many differ, nothing if none does.
     """
     if before.shape != after.shape:
         return {f"{name}.all": after}

@@ -1,12 +1,13 @@
-"""Select the rows of a round as one set, if jobs have several rows: the set with the greatest worth.
+"""Select the rows of a round as one set, if jobs have several rows: the set with the greatest
+worth.
 
 A job that shares GPUs has several rows (alone, or with one of several partners), and so has a job
-whose time is split over pools. Only one of its rows runs in a round, and each conflicts with rows of
-other jobs. If such rows are selected one by one in the order of their due times, GPUs are wasted and
-some deficits grow from round to round, although the allocation could be realised. Selected as a set
-they do not. After a round in which the rows s run, row r is owed d_r + x_r - s_r rounds, and job j
-the sum over its rows, D_j + X_j - sum s_r. The sum of the squares of both is least for the set with
-the greatest worth,
+whose time is split over pools. Only one of its rows runs in a round, and each conflicts with rows
+of other jobs. If such rows are selected one by one in the order of their due times, GPUs are wasted
+and some deficits grow from round to round, although the allocation could be realised. Selected as a
+set they do not. After a round in which the rows s run, row r is owed d_r + x_r - s_r rounds, and
+job j the sum over its rows, D_j + X_j - sum s_r. The sum of the squares of both is least for the
+set with the greatest worth,
 
     maximise  sum_r w_r s_r     over the sets of rows that can run side by side,
 
@@ -15,17 +16,17 @@ the greatest worth,
 where a running row counts, with its jobs, as if it were owed h_r rounds more
 (`optsched.rounds.selection`).
 
-With h = 0 the first term is x_r (1 - due_r), so rows that are due in this round have positive worth.
-An allocation that rounds can realise is a mean of such sets, so the best set is worth at least as
-much as the allocation, and the inner product of the deficits and their change is at most 0. Then the
-deficits stay **bounded** forever (the perceptron cycling theorem: Block and Levin, "On the
-boundedness of an iterative procedure for solving a system of linear inequalities", 1970; as a rule
-for choosing vertices of any polytope: Adler et al., "Convex dynamics and applications", 2005). The
-set need not be optimal for this: it is enough that it is worth as much as the allocation. Therefore
-sets are improved by a bounded number of chains of exchanges (`RowPacking`).
+With h = 0 the first term is x_r (1 - due_r), so rows that are due in this round have positive
+worth. An allocation that rounds can realise is a mean of such sets, so the best set is worth at
+least as much as the allocation, and the inner product of the deficits and their change is at most
+0. Then the deficits stay **bounded** forever (the perceptron cycling theorem: Block and Levin, "On
+the boundedness of an iterative procedure for solving a system of linear inequalities", 1970; as a
+rule for choosing vertices of any polytope: Adler et al., "Convex dynamics and applications", 2005).
+The set need not be optimal for this: it is enough that it is worth as much as the allocation.
+Therefore sets are improved by a bounded number of chains of exchanges (`RowPacking`).
 
-A row that is so far ahead that its time would not be counted (`optsched.rounds.ledger`) has no worth,
-whatever its jobs are owed: other rows could use the GPUs.
+A row that is so far ahead that its time would not be counted (`optsched.rounds.ledger`) has no
+worth, whatever its jobs are owed: other rows could use the GPUs.
 
 Deficits beyond `MUCH` rounds are divided by x (for jobs by X). They arise only if the allocation
 cannot be realised; then all rows fall short in proportion to their claims.
@@ -46,8 +47,8 @@ from optsched.placement.instant import Instant, first_fit
 MUCH = 4.0
 """Rounds; deficits beyond this are divided by the fraction of the row."""
 SMALL = 0.01
-"""Smaller fractions count as this. Otherwise a deficit from a time of larger fractions would outweigh
-all others.
+"""Smaller fractions count as this. Otherwise a deficit from a time of larger fractions would
+outweigh all others.
 """
 ROUNDING = 1e-9
 """Rounds."""
@@ -56,8 +57,8 @@ ROUNDING = 1e-9
 def worth_of(
     rows: JobRows, deficit: FloatArray, head_start: FloatArray, most_ahead: FloatArray
 ) -> FloatArray:
-    """Worth w of each row, in rounds; negative for rows without a claim, and for rows so far ahead that
-    a round would not be counted for them.
+    """Worth w of each row, in rounds; negative for rows without a claim, and for rows so far ahead
+    that a round would not be counted for them.
 
     Parameters
     ----------
@@ -196,9 +197,9 @@ class RowPacking:
 
     A chain puts a row in, removes the rows that conflict with it, fills the resources that become
     free, and puts a job that lost its row back in another row, which may remove further rows. The
-    part of the chain with the greatest gain is kept (ejection chains: Glover, "Ejection chains, reference
-    structures and alternating path methods for traveling salesman problems", 1996). Where every row
-    is two jobs on one GPU, a chain is an alternating path of a matching.
+    part of the chain with the greatest gain is kept (ejection chains: Glover, "Ejection chains,
+    reference structures and alternating path methods for traveling salesman problems", 1996). Where
+    every row is two jobs on one GPU, a chain is an alternating path of a matching.
 
     Plain lists: chains are short, and touch few rows.
 
@@ -262,7 +263,9 @@ class RowPacking:
             insort(self._holders[number], row)
 
     def improve(self) -> None:
-        """Try chains from the rows that are outside, those of greatest worth first, until none gains."""
+        """Try chains from the rows that are outside, those of greatest worth first, until none
+        gains.
+        """
         left = CHAINS
         gains = True
         while gains:
@@ -316,8 +319,8 @@ class RowPacking:
         return length > 0
 
     def _in_the_way(self, row: int, kept: set[int]) -> list[int] | None:
-        """Rows that must be removed for a row: the rows of its jobs, and rows of least worth that use
-        its resources. None if that is impossible.
+        """Rows that must be removed for a row: the rows of its jobs, and rows of least worth that
+        use its resources. None if that is impossible.
         """
         going = list(
             dict.fromkeys(self._row_of[job] for job in self._jobs[row] if job in self._row_of)
@@ -361,7 +364,9 @@ class RowPacking:
         )
 
     def _coming_back(self, lost: list[int], kept: set[int], gone: set[int]) -> int | None:
-        """The row with the least cost that puts back a job which lost its row; None if there is none."""
+        """The row with the least cost that puts back a job which lost its row; None if there is
+        none.
+        """
         least = float("inf")
         found = None
         for job in lost:

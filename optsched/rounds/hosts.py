@@ -210,7 +210,9 @@ class Hosts:
         return self._fit(np.concatenate([some, self._others_going_on(some)]))
 
     def _others_going_on(self, some: IntArray) -> IntArray:
-        """Rows in which all jobs continue that are in none of these rows; pairs continue as pairs."""
+        """Rows in which all jobs continue that are in none of these rows; pairs continue as
+        pairs.
+        """
         rows = self.rows
         jobs = len(self.view.must)
         busy = np.append(jobs_of(rows, some, jobs), False)
@@ -273,8 +275,8 @@ class _Choice:
         return np.array(list(self._row.values()), np.int64)
 
     def consider(self, row: int, fits: Fits) -> None:
-        """Give a row to its host, unless the host has one already, the guest is placed, the limit is
-        exceeded or there is no room.
+        """Give a row to its host, unless the host has one already, the guest is placed, the limit
+        is exceeded or there is no room.
         """
         hosts = self._hosts
         shared = bool(hosts.shared[row])

@@ -5,19 +5,19 @@ within `max_moves`, budgets and upper sides of side constraints:
 
 R1. No job waits that has a configuration for which there is room.
 R2. No preemptible job stays on its GPUs if it would end sooner on other GPUs, which may include its
-    own, but at least one idle GPU. A job that shares its GPUs leaves them to its partner, which must
-    run alone there no slower than now, and moves to idle GPUs only:
+    own, but at least one idle GPU. A job that shares its GPUs leaves them to its partner, which
+    must run alone there no slower than now, and moves to idle GPUs only:
 
         delay' + S / R'  <  delay + S / R
 
-    S steps are left; R is the present rate in steps/s, and R' > R the rate on the other GPUs. A delay
-    is the time until the job makes progress: the rest of a restart where it continues, a whole
-    restart where it starts again (with the work that it loses, and the grace time), 0 for a first
-    start.
+    S steps are left; R is the present rate in steps/s, and R' > R the rate on the other GPUs. A
+    delay is the time until the job makes progress: the rest of a restart where it continues, a
+    whole restart where it starts again (with the work that it loses, and the grace time), 0 for a
+    first start.
 
-If the round follows a schedule that keeps deadlines, a job of the schedule that loses time by a stop
-starts only when the schedule starts it, or where it ends in time. On other GPUs it might have to stop
-before its own GPUs are free.
+If the round follows a schedule that keeps deadlines, a job of the schedule that loses time by a
+stop starts only when the schedule starts it, or where it ends in time. On other GPUs it might have
+to stop before its own GPUs are free.
 
 No job is stopped for these rules. Rows with a claim come first, by their due times, then jobs that
 can continue where they ran (under a ranking, all jobs in its order). The others are ordered by the
@@ -25,8 +25,8 @@ progress that they gain per GPU, relative to their best rate:
 
     (R' - R) / (R_best * GPUs taken),      R = 0 for a job that waits.
 
-Ties go to the first job. A job that moves leaves its GPUs to others, so this is repeated until no job
-gains. It ends, because rates only rise and no job stops.
+Ties go to the first job. A job that moves leaves its GPUs to others, so this is repeated until no
+job gains. It ends, because rates only rise and no job stops.
 """
 
 from __future__ import annotations
@@ -151,7 +151,9 @@ class IdleGpus:
 
     @cached_property
     def _most(self) -> bool:
-        """Whether the ranking's sizes give jobs as many GPUs as possible, and not the fastest GPUs."""
+        """Whether the ranking's sizes give jobs as many GPUs as possible, and not the fastest
+        GPUs.
+        """
         policy = self._rows.state.policy
         return policy.ranking is not None and policy.made_ranking().sizes == "most"
 
@@ -185,8 +187,8 @@ class IdleGpus:
         return allowed
 
     def _columns_by_sums(self) -> tuple[BoolArray, BoolArray]:
-        """Masks of the columns that fit into the free resources, and of the columns of pools with an
-        idle GPU, by sums over all nodes of a pool; shape (N,).
+        """Masks of the columns that fit into the free resources, and of the columns of pools with
+        an idle GPU, by sums over all nodes of a pool; shape (N,).
         """
         C = self._rows.classes
         uses = self._uses
@@ -256,7 +258,8 @@ class IdleGpus:
         return gathered(rows.column, found, -1)
 
     def _wanted(self, fits: BoolArray, idle: BoolArray) -> Wanted:
-        """Rows in which jobs gain and that have room on nodes, perhaps with the GPUs that they give up.
+        """Rows in which jobs gain and that have room on nodes, perhaps with the GPUs that they give
+        up.
 
         Parameters
         ----------
@@ -383,7 +386,8 @@ class IdleGpus:
         # A column behind the last one stands for nothing: jobs that wait give up nothing.
         nothing = len(self._uses)
         given_up = np.append(self._seating.seats.rows.column, nothing)[wanted.seat]
-        # A job that leaves a pair gives up the use of the pair, but its partner still needs its own.
+        # A job that leaves a pair gives up the use of the pair, but its partner still needs its
+        # own.
         shares = wanted.partner_alone >= 0
         if shares.any():
             partner = np.where(shares, wanted.partner_alone, nothing)

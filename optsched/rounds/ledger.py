@@ -120,7 +120,8 @@ class Ledger(Displayed):
         return replace(self, owed=owed, received=received)
 
     def _counted_elsewhere(self, spare: FloatArray, deficit: FloatArray) -> FloatArray:
-        """Seconds of other rows of a job, beyond their limits, that count for each row behind its claim.
+        """Seconds of other rows of a job, beyond their limits, that count for each row behind its
+        claim.
 
         Otherwise a job that runs on faster GPUs than those of its claim would be owed ever more. A
         pair receives at most what both of its jobs can spare.
@@ -236,8 +237,8 @@ class Ledger(Displayed):
         carried = _carried(self, gone)
         job = key[:, 0]
         partner = key[:, 1]
-        # Carried time goes to the rows of each job by fraction. A pair gets the mean of what its two
-        # jobs would give it.
+        # Carried time goes to the rows of each job by fraction. A pair gets the mean of what its
+        # two jobs would give it.
         total = np.bincount(job, fraction, minlength=len(carried))
         shared = partner >= 0
         total += np.bincount(partner[shared], fraction[shared], minlength=len(carried))
@@ -286,7 +287,9 @@ class Ledger(Displayed):
 
     @cached_property
     def row_now(self) -> IntArray:
-        """The row in which each job runs, alone or as the first of two, -1 for none; shape (jobs,)."""
+        """The row in which each job runs, alone or as the first of two, -1 for none; shape
+        (jobs,).
+        """
         row = np.full(len(self.carried), -1, np.int64)
         runs = np.flatnonzero(self.runs)
         row[self.job[runs]] = runs
@@ -407,7 +410,9 @@ class Service(Columns):
         )
 
     def isolated_time(self, steps_done: FloatArray) -> FloatArray:
-        """Seconds that the steps done since they were counted last would have taken in isolation."""
+        """Seconds that the steps done since they were counted last would have taken in
+        isolation.
+        """
         return isolated_seconds(steps_done - self.counted, self.isolated)
 
     def planned(
@@ -448,7 +453,9 @@ class Service(Columns):
         )
 
     def begun_anew(self) -> Service:
-        """The service under another formulation or ranking: values that only the last one used are 0."""
+        """The service under another formulation or ranking: values that only the last one used are
+        0.
+        """
         zero = np.zeros(len(self.executed))
         return replace(
             self, executed_before=zero, attained_before=zero, isolated=zero, counted=zero
@@ -546,8 +553,8 @@ def says_more(labels: IntArray) -> BoolArray:
 
 
 def setups_of(key: IntArray) -> Mapping[int, Setup]:
-    """Setups that are not `PLAIN` of the jobs of some rows of a ledger (their keys), by the row of the
-    job.
+    """Setups that are not `PLAIN` of the jobs of some rows of a ledger (their keys), by the row of
+    the job.
     """
     more = says_more(key[:, 2:])
     if not more.any():
@@ -585,7 +592,9 @@ class Configured:
 
     @classmethod
     def of(cls, ledger: Ledger, pool: IntArray, gpus: IntArray) -> Configured:
-        """From the ledger, if it agrees with the pool (-1: none) and the number of GPUs of each job."""
+        """From the ledger, if it agrees with the pool (-1: none) and the number of GPUs of each
+        job.
+        """
         count = len(pool)
         key = ledger.key[ledger.runs]
         labels = np.zeros((count + 1, LABELS), np.int64)
@@ -601,7 +610,9 @@ class Configured:
 
     @property
     def option(self) -> IntArray:
-        """Place of each job in its own list of options, -1 for none or if it is unknown; shape (jobs,)."""
+        """Place of each job in its own list of options, -1 for none or if it is unknown; shape
+        (jobs,).
+        """
         return np.where(self.known, self.labels[:, OPTION], -1)
 
     @cached_property

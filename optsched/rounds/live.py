@@ -27,8 +27,8 @@ from optsched.solvers import Solver
 class LiveState:
     """The state of a scheduler without its journal and its solver's process.
 
-    Time advances for all jobs in one step from plan to plan, or to the last event before a snapshot.
-    Events in between only record their changes.
+    Time advances for all jobs in one step from plan to plan, or to the last event before a
+    snapshot. Events in between only record their changes.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ class LiveState:
         return self._changes.before.round
 
     def settle(self) -> RoundState:
-        """Advance the time of all jobs to now. A stored state continues from there, so this one must
-        too.
+        """Advance the time of all jobs to now. A stored state continues from there, so this one
+        must too.
         """
         self.state = self.state
         self._event_by_event = False
@@ -90,8 +90,8 @@ class LiveState:
 
     @property
     def whole(self) -> RoundState:
-        """The state whose instance includes the learnt parameters of the performance model: all that
-        the next plan depends on.
+        """The state whose instance includes the learnt parameters of the performance model: all
+        that the next plan depends on.
         """
         if not learns(self._model):
             return self.state
@@ -133,8 +133,8 @@ class LiveState:
 
     def follow(self, state: RoundState, plan: Plan) -> None:
         """Apply a plan."""
-        # A model forgets workloads that were removed. Planning updates the model, but a plan that is
-        # read from a journal does not.
+        # A model forgets workloads that were removed. Planning updates the model, but a plan that
+        # is read from a journal does not.
         if learns(self._model):
             self.model(state.instance)
         self.state = followed(state, plan)
@@ -142,7 +142,8 @@ class LiveState:
 
     def model(self, instance: Instance) -> PerformanceModel:
         """The performance model of an instance, with the parameters that were learnt before."""
-        # A model depends on workloads, rates and cluster: it is made again when one of them changes.
+        # A model depends on workloads, rates and cluster: it is made again when one of them
+        # changes.
         before = self._modelled
         if not (
             before.workloads is instance.workloads

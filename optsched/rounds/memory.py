@@ -1,8 +1,8 @@
 """Results of the last round that can be used again (`Memory`).
 
 Columns and the rows of a ranking are valid until a job, a node or a rate changes; a plan is valid
-until a job has a reason to run on other GPUs. Each result is kept with its inputs, so that a change is
-found by comparing the inputs.
+until a job has a reason to run on other GPUs. Each result is kept with its inputs, so that a change
+is found by comparing the inputs.
 """
 
 from __future__ import annotations

@@ -80,7 +80,8 @@ def among(verdict: IntArray, verdicts: Sequence[Verdict]) -> BoolArray:
 
 @dataclass(frozen=True, repr=False)
 class Decision(Displayed):
-    """The decision of a plan about one job: its GPUs (on nodes of a pool) and its setup, or why it waits.
+    """The decision of a plan about one job: its GPUs (on nodes of a pool) and its setup, or why it
+    waits.
 
     ``begins`` is when the GPUs of a job that starts become free, if that is later than the plan.
     """
@@ -126,8 +127,8 @@ class Decision(Displayed):
 class Action:
     """One step from one plan to the next: ``stop`` a job on these GPUs, or ``start`` it there.
 
-    Jobs without GPUs have no pool. ``begins`` is when the GPUs of a start are free, if that is later
-    than the plan: until then jobs that were stopped hold them.
+    Jobs without GPUs have no pool. ``begins`` is when the GPUs of a start are free, if that is
+    later than the plan: until then jobs that were stopped hold them.
     """
 
     kind: str
@@ -157,8 +158,8 @@ class _Ranks:
     jobs : int
         Number of jobs in the order.
     runs, firm : IntArray
-        Positions of the running jobs, and of those that cannot be stopped, ascending. A job on a node
-        that takes no more work is not in the order; its position is behind all others.
+        Positions of the running jobs, and of those that cannot be stopped, ascending. A job on a
+        node that takes no more work is not in the order; its position is behind all others.
     waits : int
         Position of the first job that waits.
     first : str
@@ -201,7 +202,8 @@ class Plan(DisplayedTable):
         Why the plan does not follow a new allocation: then it follows the last one, as far as that
         is still possible. If a ranking failed, jobs are in the order of arrival.
     stops : Stops
-        The cost of stopping jobs, the jobs that must not be stopped, and GPUs that are not free yet.
+        The cost of stopping jobs, the jobs that must not be stopped, and GPUs that are not free
+        yet.
     notices : tuple of str
         Messages to the user.
     stands : bool
@@ -218,8 +220,8 @@ class Plan(DisplayedTable):
     admissions : Admissions, optional
         The jobs that are admitted from this round on; None: as before.
     classes : Classes, optional
-        The classes of the round's jobs; None if no round could be planned, and in a plan that was read
-        from a journal.
+        The classes of the round's jobs; None if no round could be planned, and in a plan that was
+        read from a journal.
     timings : mapping
         Seconds by stage.
     """
@@ -269,7 +271,9 @@ class Plan(DisplayedTable):
 
     @cached_property
     def id(self) -> str:
-        """The digest: a hash of all decisions of the plan, and of all that the next plan depends on."""
+        """The digest: a hash of all decisions of the plan, and of all that the next plan depends
+        on.
+        """
         places = RunningJobs.of(self.running)
         gpu = places.numbers(self.instance.cluster.numbering)
         more: list[AnyArray] = [places.job, places.pool, places.length, gpu, places.since]
@@ -278,7 +282,8 @@ class Plan(DisplayedTable):
         more += [] if self.admissions is None else [self.admissions.standing]
         return self._hashed({}, more)
 
-    # The properties below are None if no new allocation was made: under a ranking, or in a fallback.
+    # The properties below are None if no new allocation was made: under a ranking, or in a
+    # fallback.
 
     @property
     def formulation(self) -> str | None:
@@ -568,7 +573,9 @@ class Plan(DisplayedTable):
 
     @cached_property
     def declined(self) -> tuple[tuple[str, str], ...]:
-        """Jobs that are not admitted with their requirements (deadlines, minimum service), and why."""
+        """Jobs that are not admitted with their requirements (deadlines, minimum service), and
+        why.
+        """
         declined = {} if self.admissions is None else self.admissions.declined
         names = self.instance.jobs_table.names
         return tuple((names[job], why) for job, why in sorted(declined.items()))
@@ -578,8 +585,8 @@ class Plan(DisplayedTable):
         starts.
 
         In this order, no GPU is ever given to two jobs. Jobs that are only in the other plan are
-        stopped. A job that continues in another configuration, even on the same GPUs, is stopped and
-        started.
+        stopped. A job that continues in another configuration, even on the same GPUs, is stopped
+        and started.
 
         Parameters
         ----------
@@ -672,10 +679,13 @@ class Plan(DisplayedTable):
 
     @cached_property
     def metrics(self) -> Mapping[str, Any]:
-        """Number of jobs by verdict, of usable GPUs and of GPUs in use, and the utilisation by pool."""
+        """Number of jobs by verdict, of usable GPUs and of GPUs in use, and the utilisation by
+        pool.
+        """
         cluster = self.instance.cluster
         numbering = self.instance.cluster.numbering
-        # GPUs held on closed nodes count as usable: otherwise more GPUs could be in use than usable.
+        # GPUs held on closed nodes count as usable: otherwise more GPUs could be in use than
+        # usable.
         usable = cluster.gpus(self.now) + self._held_outside()
         held = np.zeros(numbering.gpus, bool)
         gpu = RunningJobs.of(self.running).numbers(numbering)
@@ -768,8 +778,8 @@ class Plan(DisplayedTable):
         }
 
     def id_by_names(self) -> str:
-        """The digest in older journals, whose plans have no decisions: GPUs are hashed by their names,
-        which is slow.
+        """The digest in older journals, whose plans have no decisions: GPUs are hashed by their
+        names, which is slow.
         """
         return self._hashed({"running": [[job, *held] for job, held in self.running.items()]}, [])
 
@@ -826,7 +836,9 @@ class Plan(DisplayedTable):
         }
 
     def _waits(self) -> str:
-        """The first jobs that keep waiting, each with its reason, and the number of further jobs."""
+        """The first jobs that keep waiting, each with its reason, and the number of further
+        jobs.
+        """
         rows = np.flatnonzero(self.verdict == Verdict.HOLD).tolist()
         first = [self.decision(row) for row in rows[:SAID_IN_FULL]]
         said = ", ".join(f"{item.job} ({item.reason})" for item in first)

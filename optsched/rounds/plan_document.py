@@ -113,8 +113,8 @@ class PlanThroughput(Document):
 
 
 class PlanFragmentation(Document):
-    """GPUs that are free in the round, shares included, and those of them that a job of the mix has no
-    room on, on average over the jobs.
+    """GPUs that are free in the round, shares included, and those of them that a job of the mix has
+    no room on, on average over the jobs.
     """
 
     free: float

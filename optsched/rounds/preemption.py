@@ -12,15 +12,16 @@ this file; `staying`, `one_node` and `beside` are modules of `optsched.placement
 
 1. **Keep.** A job that cannot be preempted keeps its GPUs (`optsched.instance.staying`), unless a
    node of it is down. So does every job within its exempt time (`stops.Stops.preemptible`).
-2. **Evict.** A job leaves nodes that are down, take no more work, or have fewer CPUs, less memory or
-   less of another resource than their jobs need (`evicted`).
+2. **Evict.** A job leaves nodes that are down, take no more work, or have fewer CPUs, less memory
+   or less of another resource than their jobs need (`evicted`).
 3. **Faster GPUs.** Under a ranking, a running job moves to idle GPUs on which it ends sooner, if it
-   comes before the waiting jobs that want them (`ranked.moves_to_idle`). With the sizes ``most`` and
-   ``fastest`` it may also take GPUs from jobs behind it (`ranked.rank`). With ``moves=published`` it
-   moves whenever the published order has another of its rows first (`ranked._published_order`).
-4. **Guests.** A job that cannot be preempted runs in the first row in the order in which it keeps its
-   GPUs and whose guest is free and has room (`hosts.Hosts.chosen`). If that is a new guest, the old
-   one leaves; `hosts._Choice._preempted` counts the jobs that stop or move.
+   comes before the waiting jobs that want them (`ranked.moves_to_idle`). With the sizes ``most``
+   and ``fastest`` it may also take GPUs from jobs behind it (`ranked.rank`). With
+   ``moves=published`` it moves whenever the published order has another of its rows first
+   (`ranked._published_order`).
+4. **Guests.** A job that cannot be preempted runs in the first row in the order in which it keeps
+   its GPUs and whose guest is free and has room (`hosts.Hosts.chosen`). If that is a new guest, the
+   old one leaves; `hosts._Choice._preempted` counts the jobs that stop or move.
 5. **Order.** Rows are tried in the order of their `priority_groups`: those that must run, then
    those of starved jobs (`starved`), then those of admitted jobs that would soon be too late
    (`round_rows.RoundRows.urgent`), then all others by the time at which they are due
@@ -37,17 +38,17 @@ this file; `staying`, `one_node` and `beside` are modules of `optsched.placement
 9. **Strict ranking.** All rows behind the first job that has no room are dropped
    (`selection.ahead_of_first_blocked`), those of running jobs too: these stop although their GPUs
    stay idle. `max_moves` does not limit this.
-10. **Stay.** The GPUs or CPUs of a chosen row that could continue may be in use by rows before it, or
-    by a new guest (`staying.StayRule.keep`). Then it needs other GPUs, like a row that starts.
-11. **Make room.** For a chosen row that finds no room, other rows move to free GPUs, also rows ahead
-    of it: the smallest gang of a node that is enough, else the largest gangs
-    (`one_node.OneNodeRoom.clear_node_for`). If that is not enough, rows behind it (`victims`) move or
-    stop. `beside.Clearing` does both for rows that span nodes, share GPUs or have anti-affinity. A
-    job that would miss its deadline after a restart stays (`round_rows.RoundRows.hurried`). Room is
-    made for the first `seating.ATTEMPTS` such rows, and for the job that has starved longest
+10. **Stay.** The GPUs or CPUs of a chosen row that could continue may be in use by rows before it,
+    or by a new guest (`staying.StayRule.keep`). Then it needs other GPUs, like a row that starts.
+11. **Make room.** For a chosen row that finds no room, other rows move to free GPUs, also rows
+    ahead of it: the smallest gang of a node that is enough, else the largest gangs
+    (`one_node.OneNodeRoom.clear_node_for`). If that is not enough, rows behind it (`victims`) move
+    or stop. `beside.Clearing` does both for rows that span nodes, share GPUs or have anti-affinity.
+    A job that would miss its deadline after a restart stays (`round_rows.RoundRows.hurried`). Room
+    is made for the first `seating.ATTEMPTS` such rows, and for the job that has starved longest
     (`seating.Seating._seat_longest_starved`).
-12. **Idle GPUs.** If the round fills idle GPUs, a job moves to idle GPUs on which it ends sooner, its
-    restart included; a job that shares GPUs leaves them to its partner (`idle.IdleGpus`).
+12. **Idle GPUs.** If the round fills idle GPUs, a job moves to idle GPUs on which it ends sooner,
+    its restart included; a job that shares GPUs leaves them to its partner (`idle.IdleGpus`).
 13. **No plan.** If no round can be planned, jobs are only evicted, and jobs without steps left
     stop: all others keep running (`runs_unplanned`).
 
@@ -88,8 +89,8 @@ def runs_unplanned(
     evicted: BoolArray,
     steps_left: FloatArray,
 ) -> BoolArray:
-    """Jobs that run in a round which could not be planned: running jobs that may stay and have steps
-    left, and all that cannot be preempted.
+    """Jobs that run in a round which could not be planned: running jobs that may stay and have
+    steps left, and all that cannot be preempted.
     """
     may_stay = ~evicted & (steps_left > 0)
     return ran & (may_stay | must_run)
@@ -170,8 +171,8 @@ def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray)
     Ties are broken by fraction, then by rate, both descending, and last by scrambled row numbers,
     the same in every round, so that no job is favoured.
     """
-    # Most keys are constant, and a plain sort is several times as fast as a lexsort. Both are stable:
-    # rows that are equal in all keys stay ascending.
+    # Most keys are constant, and a plain sort is several times as fast as a lexsort. Both are
+    # stable: rows that are equal in all keys stay ascending.
     keys = [key for key in (due, rank, group) if (key != key[:1]).any()]
     if len(keys) == 1:
         order = np.argsort(keys[0], kind="stable").astype(np.int64)
@@ -280,8 +281,8 @@ def displaced_so_far(queue: RowQueue, left: RowQueue, staying: IntArray, must: B
 def rows_that_stay(queue: RowQueue, chosen: IntArray, preemptions_left: float) -> BoolArray:
     """Mask of the rows in which running jobs stay so that the limit is kept; shape (A,).
 
-    These are rows of displaced jobs, the earliest due first, until few enough jobs are displaced; and
-    the chosen rows that continue and do not conflict with these.
+    These are rows of displaced jobs, the earliest due first, until few enough jobs are displaced;
+    and the chosen rows that continue and do not conflict with these.
 
     Parameters
     ----------
@@ -350,7 +351,8 @@ def _ways_to_stay(queue: RowQueue, chosen: IntArray) -> IntArray:
 
 
 def victims(position: IntArray, row: int, movable: IntArray) -> IntArray:
-    """Rows that may be stopped for a row without room: those behind it, the last in the order first.
+    """Rows that may be stopped for a row without room: those behind it, the last in the order
+    first.
 
     Rows ahead of it are never stopped for it, but they may be moved (`Occupants.make_room`).
 

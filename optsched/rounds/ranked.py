@@ -144,12 +144,12 @@ def rank(
 ) -> Answer:
     """Rows of all jobs in the order of the ranking; equal jobs in the order of their arrival.
 
-    A ranking decides only the order. The number of GPUs of an elastic job is an option of the ranking
-    (`optsched.ranking.RankingOptions`). By default it is the smallest number, and a running job moves
-    only if it ends sooner on faster idle GPUs, its restart included (`moves_to_idle`). With the sizes
-    ``most`` and ``fastest``, jobs also take GPUs from running jobs behind them. No two jobs share
-    GPUs. Side constraints of the placement hold, and constraints that bar jobs from configurations; a
-    notice names all others, which are ignored.
+    A ranking decides only the order. The number of GPUs of an elastic job is an option of the
+    ranking (`optsched.ranking.RankingOptions`). By default it is the smallest number, and a running
+    job moves only if it ends sooner on faster idle GPUs, its restart included (`moves_to_idle`).
+    With the sizes ``most`` and ``fastest``, jobs also take GPUs from running jobs behind them. No
+    two jobs share GPUs. Side constraints of the placement hold, and constraints that bar jobs from
+    configurations; a notice names all others, which are ignored.
 
     Parameters
     ----------
@@ -198,7 +198,9 @@ def _row_order(
     continues: BoolArray,
     position: IntArray,
 ) -> tuple[IntArray, Mapping[tuple[int, int], float]]:
-    """The rows in their order, and the seconds that moves of running jobs save, by job and column."""
+    """The rows in their order, and the seconds that moves of running jobs save, by job and
+    column.
+    """
     C = given.classes
     rows = given.rows
     view = in_place.view
@@ -255,11 +257,12 @@ def _deadline_order(
     continues: BoolArray,
     position: IntArray,
 ) -> IntArray:
-    """The rows of each job: first those that meet the deadline, by GPU time; then the others, by end.
+    """The rows of each job: first those that meet the deadline, by GPU time; then the others, by
+    end.
 
     A row takes  delay + S / R  seconds, where S steps are left, R is its rate, and the delay is that
-    of a restart unless the job continues. Less GPU time leaves more to the jobs behind it; GPUs that
-    stay idle then go to jobs that gain from them (`optsched.rounds.idle`).
+    of a restart unless the job continues. Less GPU time leaves more to the jobs behind it; GPUs
+    that stay idle then go to jobs that gain from them (`optsched.rounds.idle`).
     """
     job = rows.job
     delay = state.stops.delays(job, C.pool[rows.column], C.gpus[rows.column], continues)
@@ -323,8 +326,8 @@ def _unordered(view: View, compiled: Callable[[], Candidates], ranking: Ranking)
 def _barred(
     C: Classes, constraints: Sequence[SideConstraint]
 ) -> tuple[BoolArray, tuple[SideConstraint, ...], tuple[str, ...]]:
-    """Columns that constraints bar, shape (N,); the constraints that a ranking keeps; and a notice about
-    the others.
+    """Columns that constraints bar, shape (N,); the constraints that a ranking keeps; and a notice
+    about the others.
     """
     barred = np.zeros(C.columns, bool)
     kept = []
@@ -352,7 +355,9 @@ def _barred(
 
 
 def ranked_jobs(state: RoundState, instance: Instance, rows: JobRows, C: Classes) -> RankedJobs:
-    """The data of the jobs with rows that a ranking uses; deadlines that have passed are included."""
+    """The data of the jobs with rows that a ranking uses; deadlines that have passed are
+    included.
+    """
     given = state.instance.jobs_table
     table = instance.jobs_table
     service = state.service

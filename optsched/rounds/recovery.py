@@ -1,7 +1,7 @@
 """States and plans as a journal stores them, and the state and plan of any of its rounds.
 
-`recover` and `replay` apply the events and plans of a journal to a `LiveState`, one after the other,
-as the scheduler did that wrote them. `replay` solves the last plan again.
+`recover` and `replay` apply the events and plans of a journal to a `LiveState`, one after the
+other, as the scheduler did that wrote them. `replay` solves the last plan again.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def refused_of(record: Mapping[str, Any]) -> Refused:
 
 
 def recorded_of(record: Mapping[str, Any], plan: Plan | None) -> Recorded | None:
-    """Parts of a recorded plan that a new solve need not reproduce, because a time limit or a failure
-    decided them; None if there are none.
+    """Parts of a recorded plan that a new solve need not reproduce, because a time limit or a
+    failure decided them; None if there are none.
     """
     refused = refused_of(record)
     if record["fallback"] is not None:
@@ -155,8 +155,8 @@ def recorded_of(record: Mapping[str, Any], plan: Plan | None) -> Recorded | None
 def state_parts(
     state: RoundState, performance: Mapping[str, Any], counted: Metrics
 ) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-    """A state as a JSON document and arrays, with the learnt parameters of its performance model, and
-    the metrics.
+    """A state as a JSON document and arrays, with the learnt parameters of its performance model,
+    and the metrics.
     """
     instance = replace(state.instance, performance=performance)
     document = {
@@ -255,8 +255,8 @@ def recover(journal: str | Path) -> tuple[LiveState, Metrics]:
 def replay(journal: str | Path, number: int | None = None) -> Replayed:
     """Plan a round of a journal again, by default its last one.
 
-    The state's instance includes the parameters that the performance model had learnt by then, so that
-    planning it again gives the same plan.
+    The state's instance includes the parameters that the performance model had learnt by then, so
+    that planning it again gives the same plan.
 
     Parameters
     ----------
@@ -352,7 +352,9 @@ def _named(journal: str | Path, n: int) -> Iterator[None]:
 
 
 def _check_digest(journal: str | Path, plan: Plan, record: Mapping[str, Any]) -> None:
-    """Raise if a plan differs from its record: otherwise all later rounds would differ unnoticed."""
+    """Raise if a plan differs from its record: otherwise all later rounds would differ
+    unnoticed.
+    """
     found = plan.id if DECISIONS in record else plan.id_by_names()
     if found != record["digest"]:
         raise ReplayDiffers(
@@ -366,8 +368,8 @@ def _check_digest(journal: str | Path, plan: Plan, record: Mapping[str, Any]) ->
 
 
 def _difference(plan: Plan, record: Mapping[str, Any]) -> str:
-    """The numbers of jobs by verdict in which a plan differs from a record; if none does, a text that
-    the jobs, GPUs or reasons differ.
+    """The numbers of jobs by verdict in which a plan differs from a record; if none does, a text
+    that the jobs, GPUs or reasons differ.
     """
     made = plan.metrics["jobs"]
     recorded = record.get("jobs", {})

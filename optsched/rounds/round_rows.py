@@ -69,7 +69,9 @@ def parting_rows(rows: JobRows, partner: IntArray) -> BoolArray:
 
 
 def mixed_pairs(rows: JobRows, continues: BoolArray, must: BoolArray) -> BoolArray:
-    """Running pairs of a preemptible job and one that cannot be preempted, and may continue alone."""
+    """Running pairs of a preemptible job and one that cannot be preempted, and may continue
+    alone.
+    """
     one_of_two = must[rows.job] ^ gathered(must, rows.partner, False)
     return one_of_two & continues & (rows.partner >= 0)
 
@@ -327,7 +329,8 @@ class RoundRows:
         rows = self.rows
         if self.position is not None or not self._block_each_other():
             return None
-        # If a pair separates, only one job continues: its row alone has no head start over the pair.
+        # If a pair separates, only one job continues: its row alone has no head start over the
+        # pair.
         head_start = np.where(parting_rows(rows, self.partner_now), 0.0, self.head_start)
         most_ahead = 1.0 + self.state.policy.hysteresis + self.restart
         return worth_of(rows, self.deficit, head_start, most_ahead)
@@ -348,9 +351,9 @@ class RoundRows:
         """Rows that are ahead of their claim and count against an upper side of a constraint; shape
         (A,).
 
-        An upper side, such as a quota, holds on average: the rows of the allocation take turns, even
-        if GPUs are idle. So a row that is not due within this round is left to `IdleGpus`, which
-        keeps upper sides in every round.
+        An upper side, such as a quota, holds on average: the rows of the allocation take turns,
+        even if GPUs are idle. So a row that is not due within this round is left to `IdleGpus`,
+        which keeps upper sides in every round.
 
         Parameters
         ----------
@@ -370,8 +373,8 @@ class RoundRows:
     # --- the queue ------------------------------------------------------------------------
 
     def queue(self) -> tuple[RowQueue, float]:
-        """The rows in their order, and the most running jobs that may be preempted or moved of those
-        that could continue (inf: any number).
+        """The rows in their order, and the most running jobs that may be preempted or moved of
+        those that could continue (inf: any number).
         """
         rows = self.rows
         view = self.view
@@ -386,7 +389,8 @@ class RoundRows:
         limit = self.state.most_moves
         preemptions_left = beside_parting = np.inf
         if limit is not None:
-            # Jobs that cannot continue in any row are displaced anyway: they count against the limit.
+            # Jobs that cannot continue in any row are displaced anyway: they count against the
+            # limit.
             unable, parting = hosts.unable
             preemptions_left = max(limit - unable, 0)
             beside_parting = preemptions_left - parting

@@ -92,8 +92,8 @@ def every_way_alone(
 ) -> JobRows:
     """Rows in which the jobs of a mask can run alone, without those that are known already.
 
-    The GPUs of a starved job's claim may be held by jobs that cannot be preempted, so that it must be
-    able to run in other columns. Columns that a side constraint bars stay barred.
+    The GPUs of a starved job's claim may be held by jobs that cannot be preempted, so that it must
+    be able to run in other columns. Columns that a side constraint bars stay barred.
     """
     if not jobs.any():
         return no_rows()
@@ -277,7 +277,9 @@ class RowQueue:
         return np.where(host >= 0, host, self.rows.job[some])
 
     def columns_that_fit(self, free: FloatArray) -> BoolArray:
-        """Mask of the columns that need no more of any renewable resource than is free; shape (N,)."""
+        """Mask of the columns that need no more of any renewable resource than is free; shape
+        (N,).
+        """
         uses = self.uses
         fits = np.ones(self.classes.columns, bool)
         fits[uses.row[uses.share > free[uses.resource]]] = False
@@ -311,7 +313,9 @@ class RowQueue:
         return position
 
     def of(self, order: IntArray, **left: AnyArray) -> RowQueue:
-        """The same rows in another order, or fewer of them; with other ``free`` or ``busy`` if given."""
+        """The same rows in another order, or fewer of them; with other ``free`` or ``busy`` if
+        given.
+        """
         queue = copy(self)  # cached properties do not depend on the order and are kept
         for name, values in {"order": order, **left}.items():
             object.__setattr__(queue, name, values)
@@ -347,9 +351,9 @@ def within_upper_sides(
 ) -> RowQueue:
     """A queue in which jobs that cannot be stopped again start only within all upper sides.
 
-    An allocation keeps the upper sides of constraints on average, because jobs take turns. A job that
-    cannot be preempted takes no turns: if two of them started, no later allocation might keep the
-    sides.
+    An allocation keeps the upper sides of constraints on average, because jobs take turns. A job
+    that cannot be preempted takes no turns: if two of them started, no later allocation might keep
+    the sides.
 
     Parameters
     ----------

@@ -1,4 +1,5 @@
-"""`Scheduler` keeps the state of a cluster: events change it, `solve` plans rounds, a journal stores both."""
+"""`Scheduler` keeps the state of a cluster: events change it, `solve` plans rounds, a journal
+stores both."""
 
 from __future__ import annotations
 
@@ -68,9 +69,9 @@ class Scheduler(ClosedByWith, Displayed):
     policy : RoundPolicy or mapping, optional
         The policy of the rounds, instead of the policy of the state.
     clock : callable, optional
-        Returns seconds, for example `time.time`, for calls without a time (``now``). By default there
-        is none: such a call happens at the time of the call before it, so that the same calls give
-        the same plans.
+        Returns seconds, for example `time.time`, for calls without a time (``now``). By default
+        there is none: such a call happens at the time of the call before it, so that the same calls
+        give the same plans.
     journal : path, optional
         Folder of a new journal. Every event is in it before it is acknowledged. `Scheduler.recover`
         continues an existing journal.
@@ -185,8 +186,8 @@ class Scheduler(ClosedByWith, Displayed):
         Raises
         ------
         JournalError
-            There is no journal, another process writes it, it is damaged, or its records do not lead to
-            its plans.
+            There is no journal, another process writes it, it is damaged, or its records do not
+            lead to its plans.
         """
         writer = Journal.open(journal, fsync=fsync, keep=keep)
         try:
@@ -214,7 +215,9 @@ class Scheduler(ClosedByWith, Displayed):
 
     @property
     def state(self) -> RoundState:
-        """All that the next plan depends on; its instance has the learnt parameters of the model."""
+        """All that the next plan depends on; its instance has the learnt parameters of the
+        model.
+        """
         with self._one_at_a_time:
             return self._live.whole
 
@@ -447,7 +450,8 @@ class Scheduler(ClosedByWith, Displayed):
         Parameters
         ----------
         add : mapping of str to number
-            Change of each pool (GPUs; a node may become smaller) or resource: ``{"v100": 8, "budget": -5}``.
+            Change of each pool (GPUs; a node may become smaller) or resource: ``{"v100": 8,
+            "budget": -5}``.
         now : float, optional
             Seconds, as in every event.
         """
@@ -590,8 +594,8 @@ class Scheduler(ClosedByWith, Displayed):
         Parameters
         ----------
         workloads : mapping of str to mapping, optional
-            As in an instance document. They replace workloads of the same names, or are added; other
-            workloads do not change.
+            As in an instance document. They replace workloads of the same names, or are added;
+            other workloads do not change.
         remove : sequence of str
             Names of workloads to remove; no job may need them.
         now : float, optional
@@ -627,10 +631,11 @@ class Scheduler(ClosedByWith, Displayed):
                 log.warning("%s", notice)
 
     def _time(self, now: float | None) -> float:
-        """The time of a call, seconds: ``now``, else the time of the clock, else that of the last call.
+        """The time of a call, seconds: ``now``, else the time of the clock, else that of the last
+        call.
 
-        Time never decreases: a time before the last call is replaced by that of the last call, with a
-        warning.
+        Time never decreases: a time before the last call is replaced by that of the last call, with
+        a warning.
         """
         if now is None and self._clock is None:
             return self._live.now
@@ -680,7 +685,8 @@ class Scheduler(ClosedByWith, Displayed):
             state, plan = live.planned(self._time(now), self._load)
             if dry_run:
                 return plan
-            # The plan takes effect once it is written: after a crash before that, it is planned again.
+            # The plan takes effect once it is written: after a crash before that, it is planned
+            # again.
             record = plan_record(plan, state) if self._journal is not None or listening() else {}
             if self._journal is not None:
                 self._journal.append({**record, **packed_decisions(plan, state)})
@@ -698,7 +704,9 @@ class Scheduler(ClosedByWith, Displayed):
         return load_solver(name) if self._process is None else self._process.load(name)
 
     def _snapshot(self, *, required: bool = False) -> None:
-        """Write a snapshot of the state. If that fails, planning continues, unless it is required."""
+        """Write a snapshot of the state. If that fails, planning continues, unless it is
+        required.
+        """
         if self._journal is None:
             return
         try:

@@ -53,7 +53,8 @@ from optsched.rounds.state import Reservation
 
 BARRED = "side constraints leave no room for it beside what runs"
 ATTEMPTS = 8
-"""Rows for which room is made in a round; after these, only for the job that has starved longest."""
+"""Rows for which room is made in a round; after these, only for the job that has starved
+longest."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ class Seats:
     def on_same_gpus(
         self, row: IntArray, before: RunningJobs, held: IntArray, numbering: Numbering
     ) -> BoolArray:
-        """Mask of the seated rows with exactly the GPUs that some running jobs hold (``held``: their
-        place in ``before``).
+        """Mask of the seated rows with exactly the GPUs that some running jobs hold (``held``:
+        their place in ``before``).
         """
         same: BoolArray = self.count[row] == before.length[held]
         row = row[same]
@@ -133,7 +134,8 @@ class Seating:
     constraints : sequence of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
     fixed : Occupied
-        Occupied GPUs of jobs in no row: they cannot be preempted, and their nodes take no more work.
+        Occupied GPUs of jobs in no row: they cannot be preempted, and their nodes take no more
+        work.
     must : BoolArray, shape (jobs,)
         Running jobs that cannot be preempted: they keep their GPUs.
     hurried : BoolArray, shape (jobs,)
@@ -212,8 +214,8 @@ class Seating:
         continues : BoolArray
             Rows in which a job continues if it gets the GPUs that it holds.
         partner_alone : IntArray
-            The column in which the partner of a job that leaves shared GPUs keeps them, -1 for none.
-            Of two such jobs only one is chosen.
+            The column in which the partner of a job that leaves shared GPUs keeps them, -1 for
+            none. Of two such jobs only one is chosen.
 
         Returns
         -------
@@ -310,7 +312,8 @@ class Seating:
             left = self._beside(queue, left.order, tried)
             if self._gpus.runs.sum() == before + len(chosen):
                 break
-            # The selection compares sums over pools; rows without room on the nodes are removed now.
+            # The selection compares sums over pools; rows without room on the nodes are removed
+            # now.
             left = self._with_room(left, chosen[~self._gpus.runs[chosen]])
             chosen = select(left, self._preemptions_beyond(limit, queue, left))
         left = self._seat_longest_starved(queue, left, tried)
@@ -382,10 +385,11 @@ class Seating:
     # --- rows that need not be tried ------------------------------------------------------
 
     def _with_room(self, queue: RowQueue, refused: IntArray) -> RowQueue:
-        """The queue without rows that have no room, neither where their jobs run nor on other nodes.
+        """The queue without rows that have no room, neither where their jobs run nor on other
+        nodes.
 
-        Rows in the columns of refused rows are removed too. While attempts to make room are left, no
-        other rows are removed.
+        Rows in the columns of refused rows are removed too. While attempts to make room are left,
+        no other rows are removed.
         """
         rows = queue.rows
         occupied = self._occupied(rows)
@@ -418,8 +422,8 @@ class Seating:
     def columns_with_room(
         self, column: IntArray, occupied: Occupied | None = None
     ) -> ColumnsWithRoom:
-        """The columns among these in which one more job alone has room beside ``occupied`` (default:
-        all occupied GPUs).
+        """The columns among these in which one more job alone has room beside ``occupied``
+        (default: all occupied GPUs).
         """
         C = self.classes
         without_gpus = C.gpus[column] == 0
@@ -481,8 +485,8 @@ class Seating:
         return going[stays]
 
     def _held_now(self, queue: RowQueue, going: IntArray) -> tuple[IntArray, IntArray]:
-        """Numbers of the GPUs that rows which continue hold now, row by row, and the number of GPUs of
-        each row.
+        """Numbers of the GPUs that rows which continue hold now, row by row, and the number of GPUs
+        of each row.
         """
         places = self.instance.jobs_table.places
         holder = places.among(len(self.must))[queue.gpus_of(going)]
@@ -546,7 +550,9 @@ class Seating:
         return True
 
     def _occupants(self, queue: RowQueue, wanted: IntArray) -> Occupants:
-        """The seated rows, and the rules about which of them may leave their GPUs for wanted rows."""
+        """The seated rows, and the rules about which of them may leave their GPUs for wanted
+        rows.
+        """
         rows = queue.rows
         running = np.where(self._staying, 1 + (rows.partner >= 0), 0)
         return Occupants(
@@ -572,7 +578,9 @@ class Seating:
                     self.refused.setdefault(job, item.reason)
 
     def _seat_longest_starved(self, queue: RowQueue, left: RowQueue, tried: BoolArray) -> RowQueue:
-        """Seat the job that has starved longest, of those that can have room, unless it is seated."""
+        """Seat the job that has starved longest, of those that can have room, unless it is
+        seated.
+        """
         rows = queue.rows
         waits = queue.order[queue.starved[queue.order]]
         if not len(waits):
@@ -598,8 +606,8 @@ class Seating:
         return left
 
     def _alike(self, queue: RowQueue, row: int) -> tuple[Any, ...]:
-        """A key that is equal for rows with the same needs, so that room for them depends only on their
-        position.
+        """A key that is equal for rows with the same needs, so that room for them depends only on
+        their position.
         """
         rows = queue.rows
         configuration = int(self.classes.configuration[rows.column[row]])
@@ -629,8 +637,8 @@ class Seating:
         return tuple(number for number, jobs in sets if np.isin(jobs, jobs_of_row).any())
 
     def _barred_nodes(self, rows: JobRows, wanted: IntArray) -> list[Collection[str]] | None:
-        """Names of the nodes on which each row must not start: it could not be stopped before they are
-        reserved. None if no row has such nodes.
+        """Names of the nodes on which each row must not start: it could not be stopped before they
+        are reserved. None if no row has such nodes.
         """
         table = self.instance.jobs_table
         now = self.instance.now

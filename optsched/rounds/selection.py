@@ -13,12 +13,12 @@ Gavel's priority x_r / f_r (`optsched.placement.instant`). Unlike those two rule
 depends on the past only through d_r, so it stays valid when the allocation changes. With h_r > 0 a
 running row keeps running until another row is owed h_r rounds more.
 
-If jobs share GPUs, or split their time over single GPUs, selecting rows one by one wastes GPUs. Then
-the set of rows with the greatest worth is selected first (`optsched.rounds.exchange`), and the other
-rows follow in the order above.
+If jobs share GPUs, or split their time over single GPUs, selecting rows one by one wastes GPUs.
+Then the set of rows with the greatest worth is selected first (`optsched.rounds.exchange`), and the
+other rows follow in the order above.
 
-Priorities and preemption are in `optsched.rounds.preemption`. GPUs that stay idle go to jobs without
-a claim (`optsched.rounds.idle`).
+Priorities and preemption are in `optsched.rounds.preemption`. GPUs that stay idle go to jobs
+without a claim (`optsched.rounds.idle`).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def select(queue: RowQueue, preemptions_left: float) -> IntArray:
 
 
 def rows_to_stay_in(queue: RowQueue, chosen: IntArray, tried: BoolArray) -> IntArray:
-    """Rows in which jobs can continue beside all chosen rows, no slower than in the chosen rows that
-    they would leave.
+    """Rows in which jobs can continue beside all chosen rows, no slower than in the chosen rows
+    that they would leave.
 
     A job is not moved to follow its claim if no other row needs its GPUs: the time that it receives
     there counts for its claim. This applies only where the round fills idle GPUs (``queue.fills``).

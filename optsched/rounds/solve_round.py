@@ -138,7 +138,9 @@ NUMBERS = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def _log_fallback(state: RoundState, plan: Plan, memory: Memory, failure: Exception | None) -> None:
-    """Log why a round falls back and what its jobs do instead, if the last round had no such cause."""
+    """Log why a round falls back and what its jobs do instead, if the last round had no such
+    cause.
+    """
     why, before = plan.fallback, memory.fallback
     memory.fallback = why
     if (before and NUMBERS.sub("#", before)) == (why and NUMBERS.sub("#", why)):
@@ -331,7 +333,9 @@ def _holdings(
 
 
 def _speed(state: RoundState, view: View, rows: JobRows) -> FloatArray:
-    """steps/s of each running job; a job in no row has no column with a rate and keeps its last speed."""
+    """steps/s of each running job; a job in no row has no column with a rate and keeps its last
+    speed.
+    """
     speed = np.where(view.must, state.service.speed, 0.0)
     speed[rows.job] = rows.rate
     shared = rows.partner >= 0
@@ -349,7 +353,9 @@ def _reasons(
     seating: Seating,
     followed: Ledger,
 ) -> dict[int, str]:
-    """Reasons by job. For jobs without an entry `Plan.decision` makes the reason when it is asked for."""
+    """Reasons by job. For jobs without an entry `Plan.decision` makes the reason when it is asked
+    for.
+    """
     # Later entries replace earlier ones: the most important reasons come last.
     moved = np.flatnonzero(verdict == Verdict.MOVE)
     waits = among(verdict, WAITS).tolist()
@@ -411,7 +417,8 @@ def unplanned_round(state: RoundState, view: View, why: str) -> Plan:
     """The plan if no round can be planned: running jobs keep running, and no job starts.
 
     Jobs leave nodes that take no more work, unless they cannot be preempted, and jobs without steps
-    left stop. The ledger keeps the last allocation. This function uses no code that may have failed.
+    left stop. The ledger keeps the last allocation. This function uses no code that may have
+    failed.
 
     Parameters
     ----------

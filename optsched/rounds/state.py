@@ -1,8 +1,8 @@
 """The state of a round: everything that the next plan depends on, as one value.
 
-A document of the format ``optsched-round/1`` has an instance and the records of earlier rounds. Only
-the instance is required: alone it is the state before a first round. All parts refer to jobs by name,
-so a user may add jobs to the instance of such a document, or remove jobs.
+A document of the format ``optsched-round/1`` has an instance and the records of earlier rounds.
+Only the instance is required: alone it is the state before a first round. All parts refer to jobs
+by name, so a user may add jobs to the instance of such a document, or remove jobs.
 """
 
 from __future__ import annotations
@@ -248,8 +248,8 @@ class RoundState(DisplayedTable):
     Attributes
     ----------
     instance : Instance
-        The jobs, the GPUs of running jobs (``running``), the nodes and their states, the time and the
-        length of a round.
+        The jobs, the GPUs of running jobs (``running``), the nodes and their states, the time and
+        the length of a round.
     policy : RoundPolicy
     round : int
         Number of the coming round.
@@ -349,11 +349,14 @@ class RoundState(DisplayedTable):
             graces=tuple(Grace(item.gpus, item.until) for item in checked.graces),
             moves=tuple(PastMoves(item.at, item.jobs) for item in checked.moves),
         )
-        # Users edit the instance of a document between rounds: it is right where the ledger differs.
+        # Users edit the instance of a document between rounds: it is right where the ledger
+        # differs.
         return state.stopped(_no_longer_running(state))
 
     def to_document(self) -> dict[str, Any]:
-        """The state as a document; `from_document` reads an equal state from it, with the same plan."""
+        """The state as a document; `from_document` reads an equal state from it, with the same
+        plan.
+        """
         names = self.instance.jobs_table.names.written()
         return {
             "format": FORMAT,
@@ -392,8 +395,8 @@ class RoundState(DisplayedTable):
 
     @property
     def most_moves(self) -> int | None:
-        """Most running jobs that the coming plan may preempt or move to follow its allocation; None:
-        any number.
+        """Most running jobs that the coming plan may preempt or move to follow its allocation;
+        None: any number.
         """
         limits = [] if self.policy.max_moves is None else [self.policy.max_moves]
         if self.policy.moves_per_hour is not None:

@@ -194,7 +194,9 @@ class Stops(Displayed):
 
 
 def checkpoint_interval(of_job: FloatArray, policy: RoundPolicy) -> FloatArray:
-    """Seconds between two checkpoints of each job: the job's value if it states one, else the policy's."""
+    """Seconds between two checkpoints of each job: the job's value if it states one, else the
+    policy's.
+    """
     return np.where(of_job > 0, of_job, policy.checkpoint_interval)
 
 

@@ -26,8 +26,8 @@ def log_record(record: Mapping[str, Any]) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """Log lines as JSON objects: ``time`` (s since 1970), ``level``, ``message``, and the keys of events
-    and plans.
+    """Log lines as JSON objects: ``time`` (s since 1970), ``level``, ``message``, and the keys of
+    events and plans.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -1,9 +1,9 @@
 """From one state to the next: plans are applied, and events.
 
-An event (`Event`) is a document; `after_event` computes its effect on the `Changes` since a state. A
-new kind of event needs a class in this module with ``apply``, in `KINDS`; a method of
-`optsched.rounds.scheduler.Scheduler`, which also writes it to the journal; and a text for the log in
-`optsched.rounds.telling`.
+An event (`Event`) is a document; `after_event` computes its effect on the `Changes` since a state.
+A new kind of event needs a class in this module with ``apply``, in `KINDS`; a method of
+`optsched.rounds.scheduler.Scheduler`, which also writes it to the journal; and a text for the log
+in `optsched.rounds.telling`.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ class Event(Document):
     now: Time
 
     def outcome(self, changes: Changes, now: float) -> EventEffect:
-        """The effect of the event at a time; raises `InvalidInput` or `UsageError` without any change.
+        """The effect of the event at a time; raises `InvalidInput` or `UsageError` without any
+        change.
 
         By default the event is applied to the state after all earlier changes.
         """
@@ -238,8 +239,8 @@ class NodeStates(Event):
 
 
 class Reserve(Event):
-    """Nodes that take no work for some time. Before that, jobs that could not be stopped in time are
-    not started there.
+    """Nodes that take no work for some time. Before that, jobs that could not be stopped in time
+    are not started there.
     """
 
     event: Literal["reserve"] = "reserve"
@@ -270,7 +271,9 @@ class Release(Event):
 
 
 class Resize(Event):
-    """Capacities that grow and shrink: GPUs of pools, their CPUs and memory, resources (`resized`)."""
+    """Capacities that grow and shrink: GPUs of pools, their CPUs and memory, resources
+    (`resized`).
+    """
 
     event: Literal["resize"] = "resize"
     add: dict[str, Annotated[float, Field(allow_inf_nan=False)]]
@@ -296,8 +299,8 @@ class Resize(Event):
 
 
 class Update(Event):
-    """New values of a job: weight, deadline, steps, preemptible, restart cost, exempt time or checkpoint
-    interval.
+    """New values of a job: weight, deadline, steps, preemptible, restart cost, exempt time or
+    checkpoint interval.
     """
 
     event: Literal["update"] = "update"

@@ -58,10 +58,11 @@ class View:
     awaits : BoolArray, shape (jobs,)
         Jobs whose predecessors are not complete.
     crowded : BoolArray, shape (jobs,)
-        Preemptible jobs on nodes that have less CPUs, memory or other resources than their jobs need.
+        Preemptible jobs on nodes that have less CPUs, memory or other resources than their jobs
+        need.
     constraints : tuple of mappings
-        Side constraints of the policy, without jobs that have left; those of the instance are in the
-        instance.
+        Side constraints of the policy, without jobs that have left; those of the instance are in
+        the instance.
     notices : tuple of str
     """
 
@@ -77,12 +78,16 @@ class View:
 
     @cached_property
     def evicted(self) -> BoolArray:
-        """Running jobs that must leave their nodes, unless they cannot be preempted; shape (jobs,)."""
+        """Running jobs that must leave their nodes, unless they cannot be preempted; shape
+        (jobs,).
+        """
         return evicted(self.running, self.crowded)
 
     @cached_property
     def hosts(self) -> BoolArray:
-        """Jobs that cannot be preempted and hold whole GPUs, which a guest may share; shape (jobs,)."""
+        """Jobs that cannot be preempted and hold whole GPUs, which a guest may share; shape
+        (jobs,).
+        """
         holds_whole = self.instance.jobs_table.options < 0
         return self.must & ~self.outside & ~self.together & holds_whole
 
@@ -245,7 +250,9 @@ class InPlace:
         return holds(self.classes, self.view.running, jobs, column)
 
     def same_setup(self, jobs: IntArray, column: IntArray) -> BoolArray:
-        """Mask of the jobs (or -1) that run with the share, option, workers and servers of the columns."""
+        """Mask of the jobs (or -1) that run with the share, option, workers and servers of the
+        columns.
+        """
         # In most instances no labels need to be compared.
         if self._gpus_alone:
             return np.ones(len(jobs), bool)
@@ -259,7 +266,9 @@ class InPlace:
         return not (more or (columns.share != 1.0).any() or self.view.configured.setups)
 
     def jobs_continue(self, jobs: IntArray, column: IntArray) -> BoolArray:
-        """Mask of the jobs that run in the configuration of these columns and may stay on their nodes."""
+        """Mask of the jobs that run in the configuration of these columns and may stay on their
+        nodes.
+        """
         stays = self.same_nodes(jobs, column) & ~self.view.evicted[jobs]
         return stays & self.same_setup(jobs, column)
 

@@ -106,8 +106,8 @@ def pareto(
     constraints : sequence
         Side constraints of all points, beside those of the instance.
     processes, executor
-        As of `optsched.compare`: the front is divided into so many stretches, and the points of each
-        are solved one after the other.
+        As of `optsched.compare`: the front is divided into so many stretches, and the points of
+        each are solved one after the other.
     on_point : callable, optional
         Called with the number of each point, from 1, before it is solved; of a stretch in another
         process with that of its first.

@@ -238,7 +238,8 @@ class Front(DisplayedTable):
         return (f"{one} (first)", f"{other} (second)") if one == other else (one, other)
 
     def _kinds(self) -> Mapping[str, ColumnFormat]:
-        # The cost of an allocation is per hour; that of a simulation, which has the same name, is not
+        # The cost of an allocation is per hour; that of a simulation, which has the same name, is
+        # not
         return {
             name: DURATION if axis.unit == "s" else ColumnFormat(number, axis.unit)
             for name, axis in zip(self._objective_columns(), self.axes, strict=True)

@@ -64,8 +64,8 @@ class ValueFunction:
         """A capacity beyond which more never helps:
         what all jobs could use, each in its greediest column.
 
-        sum_r: usage_rc x_c = sum_k (usage_rc / M_c) member_kc x_c <= sum_k n_k max_c usage_rc / M_c, where M_c is the
-        number of jobs in column c.
+        sum_r: usage_rc x_c = sum_k (usage_rc / M_c) member_kc x_c <= sum_k n_k max_c usage_rc /
+        M_c, where M_c is the number of jobs in column c.
         """
         C = self._held.classes
         use = (

@@ -234,8 +234,8 @@ class RoundsRun(SimulationRun):
         now.
 
         The interval between checkpoints is the job's or that of the options; without one there is a
-        checkpoint with each plan, so with ``replan`` on events at each event. Within a round a job is
-        taken to run at a constant rate.
+        checkpoint with each plan, so with ``replan`` on events at each event. Within a round a job
+        is taken to run at a constant rate.
         """
         every = self._interval[job]
         if self.options.checkpoint is not None:

@@ -61,8 +61,8 @@ class ColumnRecords:
         return {"option": option - int(self._instance.options.indptr[own_list])}
 
     def stated(self, column: int, job: int) -> dict[str, Any]:
-        """What an option without a pool uses, a text for each resource, and its value and cost; empty for
-        other columns.
+        """What an option without a pool uses, a text for each resource, and its value and cost;
+        empty for other columns.
         """
         record = self.configuration(column) | self.option(column, job)
         if record["pool"] is not None or "option" not in record:
@@ -269,8 +269,8 @@ class Allocation(DisplayedTable):
         return {"used": first_of(used), "without GPUs": count(idle, "job") if idle else ""}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The rows: job (or jobs), pool, GPUs, nodes and the fraction of the time; of options without a
-        pool what they use, their value and cost.
+        """The rows: job (or jobs), pool, GPUs, nodes and the fraction of the time; of options
+        without a pool what they use, their value and cost.
         """
         rows, records = self.rows, self.to_records(slice(first))
         return ColumnRecords(self.classes).table(records, rows.column[:first], rows.job[:first])

@@ -62,8 +62,8 @@ class Certificate(Displayed):
         The point is feasible, and the stated objective is its objective.
     proof : str
         ``dual`` (bound recomputed from the duals), ``claimed`` (the solver's word),
-        ``cross-checked``, ``rule`` (a closed form: nothing to prove), ``counted`` (what is asked for,
-        added up, is more than there is) or ``none``.
+        ``cross-checked``, ``rule`` (a closed form: nothing to prove), ``counted`` (what is asked
+        for, added up, is more than there is) or ``none``.
     residuals : mapping
         Largest relative residual of rows, columns, integrality and objective; of the signs of the
         ``duals`` where there are any; of an infeasible instance the ``least_violation`` that its

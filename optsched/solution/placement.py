@@ -25,8 +25,8 @@ class Placement(DisplayedTable):
     gpus : tuple of tuples of str, length P
         GPUs of each, written ``node/index``.
     granted : FloatArray or None, shape (P,)
-        Share of each of its GPUs that each may use while others leave them idle; None where no option
-        states a limit above its share.
+        Share of each of its GPUs that each may use while others leave them idle; None where no
+        option states a limit above its share.
     refused : tuple of (int, str)
         Rows that found no place, each with the reason.
     figures : mapping of str to float

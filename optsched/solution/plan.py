@@ -28,8 +28,8 @@ from optsched.solution.values import Termination
 GUARANTEED = 1e-6
 """Relative amount by which a guarantee may be missed: rounding."""
 LATER_COLUMNS = 4000
-"""Most columns of the program of a later objective, which keeps it quick beside the first one and does not depend on
-the clock.
+"""Most columns of the program of a later objective, which keeps it quick beside the first one and
+does not depend on the clock.
 """
 
 
@@ -122,8 +122,9 @@ class Parts:
     required : BoolArray, shape (parts,)
         Parts whose columns cannot all be 0.
     cheapest : callable
-        Costs of the columns, and how hard to look (1, 2, ...) -> a cheap point of each part, all in one array of the
-        columns, and for each part a number that none of its points but 0 costs less than; shape (parts,).
+        Costs of the columns, and how hard to look (1, 2, ...) -> a cheap point of each part, all in
+        one array of the columns, and for each part a number that none of its points but 0 costs
+        less than; shape (parts,).
     """
 
     coupling: tuple[str, ...]
@@ -151,7 +152,8 @@ class Sifting(NamedTuple):
 
 
 class MachineTimes(NamedTuple):
-    """Jobs that each run on one machine, one after the other, where the objective is when the last machine ends.
+    """Jobs that each run on one machine, one after the other, where the objective is when the last
+    machine ends.
 
     Attributes
     ----------
@@ -204,8 +206,8 @@ class LinearPlan:
     unsearched : (Termination, str) or None
         How the solution ends, and why, if no solver looks for a better point than the known one.
     guarantee : float or None
-        The objective of the known point is at most so many times the optimum of the minimised program, as
-        the bounds of its columns show; None: nothing is known of it.
+        The objective of the known point is at most so many times the optimum of the minimised
+        program, as the bounds of its columns show; None: nothing is known of it.
     declined : callable
         `Schedule` -> (row of the job table, why) of each job of the program that it leaves out.
     as_timeline : str
@@ -221,12 +223,15 @@ class LinearPlan:
     parts : Parts or None
         Where the program is to be solved by column generation: a column is a point of a part.
     machines : callable or None
-        The same plan as times of jobs on machines, where it is one: a local search comes before the solver then.
+        The same plan as times of jobs on machines, where it is one: a local search comes before the
+        solver then.
     sifting : Sifting or None
-        Where the program, which is a relaxation that is minimised, is solved over some of its columns.
+        Where the program, which is a relaxation that is minimised, is solved over some of its
+        columns.
     of_schedule : callable or None
-        `Schedule` -> the plan with a point for just this schedule, where a time limit may have ended the search
-        for the plan by rule that the points of this one rest on; raises ValueError where there is none.
+        `Schedule` -> the plan with a point for just this schedule, where a time limit may have
+        ended the search for the plan by rule that the points of this one rest on; raises ValueError
+        where there is none.
     """
 
     classes: Classes

@@ -6,8 +6,9 @@ column c is
 
     d_c = sum_k e_kc  -  sum_k lambda_k member_kc  -  sum_r q_r usage_rc  -  sum_i y_i M_ic
 
-e_kc  what the steps of class k earn in c: w_k levels_kc of a linear total, else levels_kc times the (negative) dual of
-      the row ``levels`` of the class: the part of the objective that hangs on its level
+e_kc  what the steps of class k earn in c: w_k levels_kc of a linear total, else levels_kc times the
+      (negative) dual of the row ``levels`` of the class: the part of the objective that hangs on
+      its level
 lambda, q, y   duals of the rows ``time``, ``capacity`` and of the side rows M
 
 At an optimum d_c = 0 for every column in use and d_c <= 0 for all others (x >= 0 is their only

@@ -207,8 +207,8 @@ class Schedule(DisplayedTable):
         return {"deadlines": f"{kept:,} kept, {len(late):,} missed" if due.any() else ""}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The stretches: job, pool, GPUs, nodes, start and end in seconds on the clock; of options without
-        a pool what they use, their value and cost.
+        """The stretches: job, pool, GPUs, nodes, start and end in seconds on the clock; of options
+        without a pool what they use, their value and cost.
         """
         records = self.to_records(slice(first))
         return ColumnRecords(self.classes).table(records, self.column[:first], self.job[:first])

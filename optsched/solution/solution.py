@@ -281,8 +281,8 @@ class Solution(DisplayedTable):
         What the answer leaves out: fields that were stated and have no effect on it, jobs that
         arrive later.
     alternatives : tuple of Solution
-        Other solutions in whole jobs that the search found on its way, best first, if asked for; each has the
-        bound of this one.
+        Other solutions in whole jobs that the search found on its way, best first, if asked for;
+        each has the bound of this one.
     side_constraints : tuple of SideConstraint
         The objects of ``constraints``, for what builds the program again: the class of one that was
         made in Python need not be registered.
@@ -320,7 +320,8 @@ class Solution(DisplayedTable):
     alternatives: tuple[Solution, ...] = ()
 
     def differing_jobs(self, other: Solution) -> int:
-        """How many jobs another solution of the same program gives something else, or at another time.
+        """How many jobs another solution of the same program gives something else, or at another
+        time.
 
         Parameters
         ----------

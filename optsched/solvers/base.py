@@ -87,7 +87,8 @@ class Limits:
         Extra options in the solver's own names.
     on_progress : callable or None
     on_point : callable or None
-        Takes each better point of an integer program, in its columns; some back-ends have only the last one.
+        Takes each better point of an integer program, in its columns; some back-ends have only the
+        last one.
     on_log : callable or None
         Takes the log of the back-end as it writes it, in pieces of any length; some back-ends give
         it at the end.

@@ -4,11 +4,11 @@ Neither has been run on a GPU by us. The calls follow the interfaces of cupdlpx 
 tests replace both libraries.
 
 Facts that shape this file: multipliers of a minimum are its derivatives, of a maximum they have
-another sign, so that both minimise; cuPDLPx stops after an hour if it gets no time limit, which must
-be finite; of its methods cuOpt lets several race by default, whose answers differ from run to run.
-Their tolerance is relative to norms of the program, no gap of the objective: the certificate repairs
-the point and judges it. A process that has asked CUDA for its devices cannot fork for tasks that use
-them, so the driver's management library is asked.
+another sign, so that both minimise; cuPDLPx stops after an hour if it gets no time limit, which
+must be finite; of its methods cuOpt lets several race by default, whose answers differ from run to
+run. Their tolerance is relative to norms of the program, no gap of the objective: the certificate
+repairs the point and judges it. A process that has asked CUDA for its devices cannot fork for tasks
+that use them, so the driver's management library is asked.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ HIDDEN = ("", "-1")
 
 
 def has_cuda_device() -> bool:
-    """Whether the driver of this machine knows an NVIDIA GPU, and the environment does not hide it."""
+    """Whether the driver of this machine knows an NVIDIA GPU, and the environment does not hide
+    it.
+    """
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in HIDDEN:
         return False
     try:

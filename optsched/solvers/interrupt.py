@@ -1,4 +1,5 @@
-"""Ctrl-C as a flag that a running solver can check, instead of an exception inside its callbacks."""
+"""Ctrl-C as a flag that a running solver can check, instead of an exception inside its
+callbacks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Solving: a program goes in, a certified outcome comes out.
 
 `Engine` runs programs on solvers within one budget of time. What is more than one run has a file of
-its own: `delayed_minimum` (Newton's method), `stages` (requirements that give way, water filling), `core`
-(whole jobs around the prices of the relaxation), `column_generation`, `schedules`, `proof`.
+its own: `delayed_minimum` (Newton's method), `stages` (requirements that give way, water filling),
+`core` (whole jobs around the prices of the relaxation), `column_generation`, `schedules`, `proof`.
 """
 
 from typing import TYPE_CHECKING

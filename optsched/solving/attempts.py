@@ -39,7 +39,8 @@ Once = Callable[[str | None], Outcome]
 Way = Callable[[], Outcome]
 """One way to solve a program."""
 Known = Callable[[Outcome | None], Outcome | None]
-"""The best outcome of a solver, if any -> a feasible point that needs no solver; None without one."""
+"""The best outcome of a solver, if any -> a feasible point that needs no solver; None without
+one."""
 
 
 def attempt(
@@ -207,7 +208,9 @@ class _Attempts:
     # --- the answer -------------------------------------------------------------------------------
 
     def answer(self, with_known: bool) -> Outcome:
-        """The best outcome, with the best bound; a known point where no attempt found a better one."""
+        """The best outcome, with the best bound; a known point where no attempt found a better
+        one.
+        """
         best = self._without_claim(self._with_bound())
         if with_known and self.known is not None and (best is None or best.status not in SETTLED):
             point = self.known(best)

@@ -1,7 +1,8 @@
 """Local search for schedules of unrelated machines: the jobs of a few machines are divided anew, so
 that all end by a time that is lowered step by step.
 
-Let C be the least makespan where jobs may be split, with prices u_i >= 0 of the machines that add up to
+Let C be the least makespan where jobs may be split, with prices u_i >= 0 of the machines that add
+up to
 1, and let job j lose  l_ij = u_i p_ij - min_h u_h p_hj  on machine i. For every assignment
 
     sum_j l_{i(j) j}  +  sum_i u_i (T - load_i)  =  T - sum_j min_h u_h p_hj
@@ -97,8 +98,8 @@ class Balancing:
         return float(self.of.load(self.agent).max())
 
     def run(self, least: float, step: float, enough: Callable[[], bool]) -> None:
-        """Lower the makespan by a step at least, again and again, until the next one would be below ``least``
-        or is not found.
+        """Lower the makespan by a step at least, again and again, until the next one would be below
+        ``least`` or is not found.
         """
         while self.makespan - step >= least - ROUNDING * max(1.0, least):
             if not self._ends_by(self.makespan - step, step, enough):
@@ -122,7 +123,9 @@ class Balancing:
         return False
 
     def _drawn(self, free: FloatArray, step: float) -> IntArray:
-        """The machine that ends last or any other, and some with much free time; one machine alone."""
+        """The machine that ends last or any other, and some with much free time; one machine
+        alone.
+        """
         count = len(free)
         late = self.random.random() >= IN_TIME
         first = int(np.argmin(free)) if late else int(self.random.integers(count))

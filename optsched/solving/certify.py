@@ -5,8 +5,8 @@ no duals, its claim of optimality and its bound are ignored; its point counts li
 run. Of an integer program the solver's bound is kept, as a claim.
 
 `judged` recomputes objective, residuals and bound of a point of a program. `certified` also rejects
-points that are no answer: all zero after a stopped run, or an infinite objective. It is called with an
-`EvaluatedPoint`:
+points that are no answer: all zero after a stopped run, or an infinite objective. It is called with
+an `EvaluatedPoint`:
 
 - by `certified_linear`, of the point of a linear program;
 - by `certified_allocation`, of an allocation, whichever way its program was solved.
@@ -399,10 +399,12 @@ def certified(
     values: Values,
     y: FloatArray | None,
 ) -> Outcome:
-    """The outcome of a point as `judged` finds it, or an outcome without a point if it is no answer.
+    """The outcome of a point as `judged` finds it, or an outcome without a point if it is no
+    answer.
 
-    An all-zero allocation of a stopped run is no answer, unless it is proved optimal, nor is a point
-    with an infinite objective. The caller then tries other points, such as an even split of the time.
+    An all-zero allocation of a stopped run is no answer, unless it is proved optimal, nor is a
+    point with an infinite objective. The caller then tries other points, such as an even split of
+    the time.
     """
     started = time.perf_counter()
     assert runs.chosen is not None
@@ -487,7 +489,9 @@ def certified_point(
     *,
     matrix: bool = True,
 ) -> Outcome:
-    """The outcome of totals of the class columns, which are not cleaned; see `certified_allocation`."""
+    """The outcome of totals of the class columns, which are not cleaned; see
+    `certified_allocation`.
+    """
     proves = y is not None and values.termination in CLAIMS
     if program.conic and not proves and not np.isfinite(program.value(x)):
         return nothing_found(runs, values)  # a job has nothing yet: the point is worth -infinity

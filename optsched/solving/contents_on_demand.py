@@ -1,16 +1,16 @@
 """Column generation of contents: nodes that can hold jobs in more ways than can be written down.
 
 The program of a `Space` starts with the contents of a best fit, and is solved without whole numbers
-(restricted master). At its duals let v_pr be the price of room for a part p on nodes of class r, and
-s_r that of such a node. Contents z are worth a column where v_r'z > s_r. An integer program finds them
-(`Bin.relaxed`); it may ask for more GPUs for shares than there are, so what fits of its optimum is made a
-column. Its bound b_r is one of all contents, also those that are not made: with s_r = b_r the duals
-are feasible in the dual of the whole program, and bound it. `verify` searches the contents again, at
-the duals of the file (`optsched.verify.contents`).
+(restricted master). At its duals let v_pr be the price of room for a part p on nodes of class r,
+and s_r that of such a node. Contents z are worth a column where v_r'z > s_r. An integer program
+finds them (`Bin.relaxed`); it may ask for more GPUs for shares than there are, so what fits of its
+optimum is made a column. Its bound b_r is one of all contents, also those that are not made: with
+s_r = b_r the duals are feasible in the dual of the whole program, and bound it. `verify` searches
+the contents again, at the duals of the file (`optsched.verify.contents`).
 
-Duals are smoothed towards those of the best bound (Wentges): both are feasible for the columns of jobs,
-gangs and parts, so their mean is. The first bound is that of the program without its space, where
-v = 0. What is a column in the end is solved for whole numbers (restricted master heuristic).
+Duals are smoothed towards those of the best bound (Wentges): both are feasible for the columns of
+jobs, gangs and parts, so their mean is. The first bound is that of the program without its space,
+where v = 0. What is a column in the end is solved for whole numbers (restricted master heuristic).
 
 References
 ----------
@@ -45,7 +45,8 @@ WORTH = 1e-7
 KEPT = 0.6
 """Fraction of the time that is reserved for the integer program."""
 SMOOTHING = (0.8, 0.4, 0.0)
-"""Weights of the duals of the best bound; the next weight is tried if pricing finds no new column."""
+"""Weights of the duals of the best bound; the next weight is tried if pricing finds no new
+column."""
 PADDED = 1 + 1e-7
 """Factor on the bound of a solver on the worth of contents, which is right up to its tolerances."""
 ROUGHLY, FINELY, NEAR = 1e-2, 1e-4, 0.05
@@ -286,7 +287,9 @@ class _PricedBin(NamedTuple):
         return self.one_gpu >= 0
 
     def best(self, engine: Engine, price: FloatArray, gap: float) -> tuple[float | None, _Found]:
-        """A bound on what contents are worth at prices of parts, and contents that are worth much."""
+        """A bound on what contents are worth at prices of parts, and contents that are worth
+        much.
+        """
         mine, parts = self.bin.mine, self.bin.parts
         wanted = np.zeros(len(parts), np.int64)
         most: float | None = 0.0

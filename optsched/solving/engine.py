@@ -78,7 +78,9 @@ LONG = 0.8
 
 
 class PricedBound(NamedTuple):
-    """A Lagrangian bound, the duals of all rows that prove it (`knapsack_bound`), and the core there."""
+    """A Lagrangian bound, the duals of all rows that prove it (`knapsack_bound`), and the core
+    there.
+    """
 
     bound: float
     duals: FloatArray
@@ -372,7 +374,9 @@ class Engine(SolverRuns):
             yield partial(self._solve_easier, program, easier)
 
     def _is_knapsack(self, program: AllocationProgram) -> bool:
-        """Whether `auto` enumerates: a linear program of whole jobs that all use several resources."""
+        """Whether `auto` enumerates: a linear program of whole jobs that all use several
+        resources.
+        """
         if self.asked_for is not None or self.limits.work is not None or not program.integral:
             return False
         rows, utility = program.limit_rows, program.utility
@@ -408,7 +412,9 @@ class Engine(SolverRuns):
         return replace(outcome, by_clock=outcome.by_clock or by_clock)
 
     def _enumerate_knapsack(self, program: AllocationProgram) -> Outcome:
-        """Enumerate a knapsack by its number of items; the next solver starts from the best point."""
+        """Enumerate a knapsack by its number of items; the next solver starts from the best
+        point.
+        """
         from optsched.solvers.closed_form import Enumeration  # few programs are knapsacks
         from optsched.solving.knapsack_search import KnapsackItems, KnapsackSearch, NumberOfItems
 
@@ -613,7 +619,9 @@ class Engine(SolverRuns):
         return replace(outcome, by_clock=by_clock)
 
     def for_groups(self, program: AllocationProgram) -> GroupFloors | None:
-        """The program with limits instead of rows that demand GPUs for groups, if prices take it."""
+        """The program with limits instead of rows that demand GPUs for groups, if prices take
+        it.
+        """
         if self.asked_for is not None or not program.side or program.integral:
             return None
         from optsched.solving.group_floors import GroupFloors  # few programs have such rows

@@ -15,7 +15,8 @@ are asked for, it takes at least l_c = c_p usage_pc on pool p. For each t among 
 
     (l x) / t  +  sum_p max(0, w_p - c_p / t) usage_p x  -  a x  <=  L / t + sum_p max(0, w_p - c_p / t) W_p - b
 
-follows too, and has nothing negative either. These are the extreme rays of all multipliers v of the row that
+follows too, and has nothing negative either. These are the extreme rays of all multipliers v of the
+row that
 asks, m of l and p of the pools with  v w_p <= p_p + m c_p:  at the others, the group would be paid to run.
 
 An optimum of the easier program satisfies the demand once the group gets what the others must leave
@@ -171,7 +172,9 @@ class GroupFloors(Displayed):
         return x
 
     def _cheapest_first(self, pools: IntArray, columns: IntArray) -> list[int]:
-        """The pools by what a GPU of them uses of the limits beside the pools' own, for some columns."""
+        """The pools by what a GPU of them uses of the limits beside the pools' own, for some
+        columns.
+        """
         C, limits = self.program.classes, self.program.limit_rows
         goods = len(C.capacity)
         if len(limits.most) == goods:
@@ -188,7 +191,9 @@ class GroupFloors(Displayed):
     def _given(
         self, x: FloatArray, columns: IntArray, worth: FloatArray, pool: int, lacks: float
     ) -> FloatArray:
-        """The point with what is left of a pool for the columns of a group, of which it lacks so much."""
+        """The point with what is left of a pool for the columns of a group, of which it lacks so
+        much.
+        """
         C, limits = self.program.classes, self.program.limit_rows
         added = np.zeros(C.columns)
         in_pool = columns[np.asarray(C.usage[[pool]][:, columns].toarray()[0] > 0)]
@@ -248,7 +253,8 @@ def _implied(
     pool: IntArray,
     gpus: FloatArray,
 ) -> tuple[IntArray, sp.csr_matrix]:
-    """For each limit that follows from rows that ask: the row, and the parts of the program's limits.
+    """For each limit that follows from rows that ask: the row, and the parts of the program's
+    limits.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-"""The option ``parts`` (POP): solve the parts of an allocation program that `optsched.program.partition`
-makes, join their optima, and bound the whole.
+"""The option ``parts`` (POP): solve the parts of an allocation program that
+`optsched.program.partition` makes, join their optima, and bound the whole.
 
 Not the parts of a linear program that few rows couple: see `optsched.decomposition.by_parts`.
 """

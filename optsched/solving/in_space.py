@@ -27,9 +27,10 @@ from optsched.solving.proof import proved_linear
 def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     """Solve a program of whole jobs together with the columns of its space.
 
-    Objective, bound and certificate are those of the whole program; its point is cut down to the columns
-    that the program has without its space. Dual values are of the rows that it has without its space, but
-    of all rows where contents are priced, since these prove the bound (`bounding_arrays`).
+    Objective, bound and certificate are those of the whole program; its point is cut down to the
+    columns that the program has without its space. Dual values are of the rows that it has without
+    its space, but of all rows where contents are priced, since these prove the bound
+    (`bounding_arrays`).
     """
     unstarted = program.space
     assert unstarted is not None
@@ -78,8 +79,8 @@ def _of_priced_contents(
 def _with_priced_contents(
     engine: Engine, program: AllocationProgram, space: Space, point: FloatArray | None
 ) -> tuple[Space, FloatArray | None, FloatArray | None]:
-    """The space with the contents that are worth a column, the best point that is known, and the duals that
-    bound the program with all contents best.
+    """The space with the contents that are worth a column, the best point that is known, and the
+    duals that bound the program with all contents best.
     """
     arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
     alone = engine.build(lambda: replace(program, space=None, integral=False).to_linear().arrays)
@@ -165,8 +166,8 @@ def _at(
 def _with_numbered_gangs(
     engine: Engine, program: AllocationProgram, outcome: Outcome
 ) -> tuple[Space, Outcome]:
-    """The outcome where gangs that share GPUs of several nodes are numbered, after one whose gangs do not all
-    find nodes; its bound holds of both.
+    """The outcome where gangs that share GPUs of several nodes are numbered, after one whose gangs
+    do not all find nodes; its bound holds of both.
 
     Where nodes can hold numbered gangs in too many ways to write down, the answer is a best fit.
     """
@@ -201,7 +202,9 @@ def _with_numbered_gangs(
 
 
 def _in_words(program: AllocationProgram, outcome: Outcome) -> tuple[Conflict, ...]:
-    """Conflicting rows in the user's words; those of the space say the same, and are one conflict."""
+    """Conflicting rows in the user's words; those of the space say the same, and are one
+    conflict.
+    """
     whole = outcome.certificate.proof != "dual"  # duals prove it of fractions of jobs, too
     found = [describe_row(program, one.block, one.position, whole) for one in outcome.conflicts]
     return tuple({conflict.words: conflict for conflict in found}.values())
@@ -246,8 +249,8 @@ def start_of(
 
 
 def bounding_arrays(program: AllocationProgram, space: Space) -> LinearArrays:
-    """The program whose duals bound that of all contents, where no contents are worth more than their nodes
-    cost.
+    """The program whose duals bound that of all contents, where no contents are worth more than
+    their nodes cost.
 
     Its rows are those of the program with its space, and it has all columns but those of contents.
     """

@@ -98,8 +98,8 @@ class _Stopped(Exception):
 
 
 class Analyst:
-    """Runs HiGHS (Clarabel if HiGHS is not installed) within one time limit. As a context manager it
-    also stops after Ctrl-C.
+    """Runs HiGHS (Clarabel if HiGHS is not installed) within one time limit. As a context manager
+    it also stops after Ctrl-C.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The bound of a generalised assignment at duals of its rows: each agent solves a knapsack.
 
-The rows of the agents are kept, and all others have their multipliers y. With d = c - A'y, without the
-duals of the agents' rows,
+The rows of the agents are kept, and all others have their multipliers y. With d = c - A'y, without
+the duals of the agents' rows,
 
     c'x  <=  sum_i max(y_i rl_i, y_i ru_i)  +  sum_agents max { d'z : use'z <= room, z binary }
 

@@ -2,8 +2,8 @@
 
     maximise c'x   s.t.  A x <= b,  x binary
 
-Let k items be taken, so that sum_j x_j = k is a row as well. At prices u >= 0 of the resources and p of
-this row, with d_j = c_j - A_j'u - p,
+Let k items be taken, so that sum_j x_j = k is a row as well. At prices u >= 0 of the resources and
+p of this row, with d_j = c_j - A_j'u - p,
 
     B_k  =  b'u + p k + sum_j max(d_j, 0)
     c'x  =  B_k  -  sum { |d_j| : j changed }  -  u'(b - A x)          every x with k items
@@ -17,10 +17,11 @@ listed, and pairs of sets, one of each half, are joined: those with k items, and
 left as the better point may have, are found by binary search. Where the lists hold all sets that
 lose no more than the gap, the enumeration is a proof; else what is not listed bounds it.
 
-References: M. Vasquez, J.-K. Hao, "A hybrid approach for the 0-1 multidimensional knapsack problem",
-IJCAI 2001 (number of items); S. Boussier et al., "A multi-level search strategy for the 0-1
-multidimensional knapsack problem", Discrete Applied Mathematics 158 (2010) (losses); E. Horowitz,
-S. Sahni, "Computing partitions with applications to the knapsack problem", JACM 21 (1974) (halves).
+References: M. Vasquez, J.-K. Hao, "A hybrid approach for the 0-1 multidimensional knapsack
+problem", IJCAI 2001 (number of items); S. Boussier et al., "A multi-level search strategy for the
+0-1 multidimensional knapsack problem", Discrete Applied Mathematics 158 (2010) (losses); E.
+Horowitz, S. Sahni, "Computing partitions with applications to the knapsack problem", JACM 21 (1974)
+(halves).
 """
 
 from __future__ import annotations
@@ -233,7 +234,8 @@ class _Sets(NamedTuple):
 
 @dataclass(eq=False)
 class KnapsackSearch:
-    """A search that lists more and more sets, for each number of items that may hold a better point.
+    """A search that lists more and more sets, for each number of items that may hold a better
+    point.
 
     Attributes
     ----------
@@ -385,7 +387,8 @@ class _Join(NamedTuple):
         return cls(left, right.take(order), cost, other[order], key[order], scale, room, worth)
 
     def best(self, at: int, most: float) -> tuple[int, int, tuple[int, int] | None]:
-        """The best pair of the next left sets: where to go on, how many pairs there were, and codes.
+        """The best pair of the next left sets: where to go on, how many pairs there were, and
+        codes.
 
         Parameters
         ----------

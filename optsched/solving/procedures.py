@@ -459,7 +459,9 @@ def _decided(
 
 
 def _stopped(formulation: Formulation, C: Classes, engine: Engine, outcome: Outcome) -> Solution:
-    """No answer: a program that it needs is infeasible, or a limit was reached before it was solved."""
+    """No answer: a program that it needs is infeasible, or a limit was reached before it was
+    solved.
+    """
     termination = outcome.values.termination
     if termination is Termination.INTERRUPTED:
         raise Interrupted(NOTHING_YET)
@@ -526,8 +528,8 @@ def _infeasible(formulation: Formulation, C: Classes, conflicts: tuple[Conflict,
 
 
 def _empty(formulation: Formulation, program: AllocationProgram | Plan) -> Solution:
-    """No job is in the program: an empty total is 0, an empty minimum does not exist; a plan of nothing
-    costs what all jobs that it declines are worth.
+    """No job is in the program: an empty total is 0, an empty minimum does not exist; a plan of
+    nothing costs what all jobs that it declines are worth.
     """
     C, schedule = program.classes, None
     value: float | None = 0.0

@@ -39,8 +39,8 @@ OTHER_SEARCH = {"permute_variable_randomly": True, "symmetry_level": 0}
 
 @dataclass(frozen=True, eq=False)
 class CutOffResult:
-    """Result of a cut-off program: a ``bound`` (nothing is better), a better point ``x``, or neither if
-    the run was stopped.
+    """Result of a cut-off program: a ``bound`` (nothing is better), a better point ``x``, or
+    neither if the run was stopped.
     """
 
     words: str

@@ -36,7 +36,8 @@ PAIRS = 2_000_000
 DRAWS = 20
 """Jobs that are drawn until there are enough agents, at most."""
 ALWAYS = 0.05
-"""Weight of a job when agents are drawn, in addition to its loss: a fraction of the typical loss."""
+"""Weight of a job when agents are drawn, in addition to its loss: a fraction of the typical
+loss."""
 OTHERS = 0.2
 """Relative weight of jobs whose agents are not drawn yet."""
 
@@ -179,7 +180,9 @@ class Reassignment:
             since = 0 if self.turn() else since + 1
 
     def turn(self) -> bool:
-        """Divide the jobs of some agents anew; returns whether that improved the best assignment."""
+        """Divide the jobs of some agents anew; returns whether that improved the best
+        assignment.
+        """
         wanted = int(self.random.integers(FEWEST, MOST + 1))
         spare = self.typical if self.lost <= self.least + self.typical else 0.0
         if not self.divide(self._drawn(min(wanted, self.of.agents)), spare):

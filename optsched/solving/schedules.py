@@ -61,8 +61,8 @@ log = logging.getLogger("optsched")
 
 
 LATER_NODES = 5
-"""Nodes of branch and bound of the program of a later objective, which keep it quick beside the first one and do not
-depend on the clock.
+"""Nodes of branch and bound of the program of a later objective, which keep it quick beside the
+first one and do not depend on the clock.
 """
 PLANS = "plans of what runs when"
 NO_PLAN_BY_RULE = "not proven: the plan by rule does not keep all deadlines"
@@ -274,7 +274,9 @@ def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) 
 
 
 def _without_bound(outcome: Outcome) -> Outcome:
-    """An outcome without duals: a check of the file would build the whole program, with other rows."""
+    """An outcome without duals: a check of the file would build the whole program, with other
+    rows.
+    """
     certificate = outcome.certificate
     of_point = {name: off for name, off in certificate.residuals.items() if name != "duals"}
     certificate = replace(certificate, proof="none", residuals=of_point)
@@ -414,7 +416,9 @@ def _best_schedule(
 
 
 def _by_sifting(engine: Engine, plan: LinearPlan) -> Values | None:
-    """The values of sifting; None if the program is to be solved with all columns, by any solver."""
+    """The values of sifting; None if the program is to be solved with all columns, by any
+    solver.
+    """
     if plan.sifting is None or engine.asked_for is not None:
         return None
     try:

@@ -1,4 +1,5 @@
-"""Parts of a program that are solved side by side, in this process or in others (`optsched.executors`).
+"""Parts of a program that are solved side by side, in this process or in others
+(`optsched.executors`).
 
 Each part has its own engine, with the settings of the engine of the whole and the rest of its time.
 The latter adds up the totals of their runs in the order of the parts, so that neither the answer
@@ -132,7 +133,8 @@ class SideBySide(Generic[Result]):
         Raises
         ------
         Interrupted
-            Also where Ctrl-C comes while other processes solve. In this one it stays a KeyboardInterrupt.
+            Also where Ctrl-C comes while other processes solve. In this one it stays a
+            KeyboardInterrupt.
         UsageError, SolverUnavailable, SolverCrashed
         """
         engine = self._engine

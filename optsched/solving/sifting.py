@@ -4,8 +4,9 @@ A restricted program over some columns is solved. Columns with negative reduced 
 are added, until there are none. The first columns are chosen by a relaxation with far fewer
 columns.
 
-R. E. Bixby, J. W. Gregory, I. J. Lustig, R. E. Marsten, D. F. Shanno, "Very large-scale linear programming: a
-case study in combining interior point and simplex methods", Operations Research 40(5), 1992.
+R. E. Bixby, J. W. Gregory, I. J. Lustig, R. E. Marsten, D. F. Shanno, "Very large-scale linear
+programming: a case study in combining interior point and simplex methods", Operations Research
+40(5), 1992.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from optsched.solving.outcome import STOPPED
 MOST_TURNS = 40
 """Restricted programs that are solved at most."""
 ALL_JOIN = 20_000
-"""Columns of negative reduced cost up to which all are added, not only those that `cheapest` picks."""
+"""Columns of negative reduced cost up to which all are added, not only those that `cheapest`
+picks."""
 TOO_CHEAP = 1e-9
 """A reduced cost below minus this fraction of the largest cost is more than rounding."""
 PENALTIES = (20.0, 2_000.0)
@@ -49,9 +51,9 @@ def solve_by_sifting(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> 
     Returns
     -------
     Values
-        `INFEASIBLE`: the relaxation or all columns together leave rows short. Where a limit or the user
-        stopped a run, the last point that leaves no row short, and the last duals, if there are any.
-        `IMPRECISE`: other columns would still be chosen, or a run gave no duals.
+        `INFEASIBLE`: the relaxation or all columns together leave rows short. Where a limit or the
+        user stopped a run, the last point that leaves no row short, and the last duals, if there
+        are any. `IMPRECISE`: other columns would still be chosen, or a run gave no duals.
 
     Raises
     ------

@@ -68,7 +68,9 @@ STRATEGIES: dict[Method, Callable[[Engine, AllocationProgram], SolvedProgram]] =
 
 
 def _relaxed(engine: Engine, relaxation: RelaxedRows) -> SolvedProgram:
-    """Find the least shortfall of the rows that may give way, then solve the program with it fixed."""
+    """Find the least shortfall of the rows that may give way, then solve the program with it
+    fixed.
+    """
     from optsched.solving.proof import proved_linear  # few programs have such rows
 
     engine.require_rows("requirements that give way")

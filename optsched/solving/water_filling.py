@@ -142,8 +142,8 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
 
 
 def _fill_for_groups(engine: Engine, groups: GroupFloors) -> SolvedProgram:
-    """The filling of the program that limits the others, whose stages are those of the program where
-    its optimum gives the groups what they ask for: no level can be higher with more rows.
+    """The filling of the program that limits the others, whose stages are those of the program
+    where its optimum gives the groups what they ask for: no level can be higher with more rows.
     """
     program = groups.program
     answer = _fill(engine, groups.easier, None)

@@ -8,9 +8,9 @@ For each job, in this order:
 3. a solution of the program of `deadline-elastic` admits it (of up to 40 jobs);
 4. otherwise it is refused, and nothing is proven.
 
-Changes with which a refused job could be admitted are searched by rule, and for few jobs by programs
-too. For each of them a plan was found; where only the rule searched, a smaller change may be enough.
-Rounds do not use this module: they decline jobs by `optsched.rounds.admission`.
+Changes with which a refused job could be admitted are searched by rule, and for few jobs by
+programs too. For each of them a plan was found; where only the rule searched, a smaller change may
+be enough. Rounds do not use this module: they decline jobs by `optsched.rounds.admission`.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ ORDERS = 4
 NODES = 1000
 """Nodes of the search tree after which such a program gives up."""
 FEW_GPUS, MOST_GPUS = 8, 4096
-"""Most GPUs that are added to a pool in search of the fewest that let a job in; after the former the
-latter are tried at once.
+"""Most GPUs that are added to a pool in search of the fewest that let a job in; after the former
+the latter are tried at once.
 """
 MOST_MIXES = 100
 """Most mixtures of further GPUs that are tried in search of the cheapest."""
@@ -92,8 +92,8 @@ class Refusal(Displayed):
     words : str
         One sentence.
     conflict : tuple of str
-        Jobs that cannot all meet their deadlines beside it; empty if it cannot alone, or if nothing is
-        proven.
+        Jobs that cannot all meet their deadlines beside it; empty if it cannot alone, or if nothing
+        is proven.
     smallest : bool
         Whether none of them can be left out. Otherwise the search gave up: perhaps some can.
     earliest_deadline : float or None
@@ -152,15 +152,16 @@ class AdmissionDecision(DisplayedTable):
     refused : tuple of Refusal
     plan : Solution or None
         A schedule in which all admitted jobs, old and new, meet their deadlines; its instance has
-        these jobs and those that run on. None if no plan of the jobs that were admitted before is known.
+        these jobs and those that run on. None if no plan of the jobs that were admitted before is
+        known.
     changed : tuple of str
         Jobs admitted before whose plan is another one because of the new ones.
     without_nodes : mapping of str to str
-        Jobs of the plan for which no nodes were found, and why: the plan counts the GPUs of whole pools.
-        Other jobs might have to move, or no plan fits on nodes. Empty: this one does.
+        Jobs of the plan for which no nodes were found, and why: the plan counts the GPUs of whole
+        pools. Other jobs might have to move, or no plan fits on nodes. Empty: this one does.
     notes : tuple of str
-        Sentences: fields of the instance that the decision does not read, and running jobs whose end
-        is not known. No proof of a refusal depends on these.
+        Sentences: fields of the instance that the decision does not read, and running jobs whose
+        end is not known. No proof of a refusal depends on these.
     """
 
     instance: Instance
@@ -491,12 +492,16 @@ class _Probes:
         return self._refuted[key]
 
     def why_refuted(self, rows: IntArray) -> str:
-        """What makes it impossible that jobs all meet their deadlines; empty if the time is over."""
+        """What makes it impossible that jobs all meet their deadlines; empty if the time is
+        over.
+        """
         found = self._relaxed(rows, {"admission": False})
         return "; ".join(conflict.words for conflict in found.conflicts)
 
     def conflict(self, kept: IntArray, row: int) -> tuple[IntArray, bool]:
-        """Jobs that cannot all meet their deadlines beside one, and whether none can be left out."""
+        """Jobs that cannot all meet their deadlines beside one, and whether none can be left
+        out.
+        """
         given = {name: how for name, how in self._how.items() if name != "solver"}
         # After a change of cost the last basis is a better start than any presolve.
         limits = replace(make_limits(**given), options={"presolve": "off"})
@@ -577,7 +582,9 @@ def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | Non
     table, now = probes.instance.jobs_table, probes.instance.now
 
     def end_by(seconds: float) -> float | None:
-        """Seconds from now to the end of the job in a plan that keeps this deadline; None without a plan."""
+        """Seconds from now to the end of the job in a plan that keeps this deadline; None without a
+        plan.
+        """
         deadline = table.deadline.copy()
         deadline[row] = now + seconds
         there = probes.with_instance(with_columns(probes.instance, deadline=deadline))
@@ -611,7 +618,8 @@ def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | Non
             else:
                 tested = middle
                 enough = after(end)
-        # A planner that finds a plan for one deadline may find none for another that the plan keeps.
+        # A planner that finds a plan for one deadline may find none for another that the plan
+        # keeps.
         if enough == tested or end_by(enough) is not None:
             return now + enough
         refused, enough = enough, tested
@@ -651,8 +659,8 @@ def _cheapest(
 ) -> dict[str, int] | None:
     """The cheapest further GPUs: of one pool, or a mixture that costs less.
 
-    Mixtures are tried in the order of their cost, by nodes, at the pools' prices (without prices, by
-    the number of GPUs).
+    Mixtures are tried in the order of their cost, by nodes, at the pools' prices (without prices,
+    by the number of GPUs).
     """
     pools = [pool for pool in probes.instance.cluster.pools if extra.get(pool.name) is not None]
     if not pools:

@@ -54,7 +54,8 @@ WITH_SOLUTION = (
 # A formulation by name, or a name with its options.
 Entry = str | tuple[str, Mapping[str, Any]]
 Item = tuple[str, Mapping[str, Any], int]
-"""A formulation to solve: its name, its options, and the place of its candidates in what is shared."""
+"""A formulation to solve: its name, its options, and the place of its candidates in what is
+shared."""
 
 log = logging.getLogger("optsched")
 

@@ -1,7 +1,7 @@
 """Which jobs cannot all meet their deadlines, with none that could be left out.
 
-The linear program of `deadline-fluid` that says by how much jobs fall short at least is loaded once.
-A job is left out by its cost, and the solver goes on from its last basis.
+The linear program of `deadline-fluid` that says by how much jobs fall short at least is loaded
+once. A job is left out by its cost, and the solver goes on from its last basis.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ NO_PRICE = 1e-9
 """Duals below this are rounding."""
 
 Proof = Callable[[BoolArray], BoolArray | None]
-"""Jobs (a mask) -> those that a proof rests on that not all of them can be in time; None without."""
+"""Jobs (a mask) -> those that a proof rests on that not all of them can be in time; None
+without."""
 
 
 class StoppedEarly(Exception):
@@ -37,7 +38,8 @@ class StoppedEarly(Exception):
 
 
 def irreducible(proof: Proof, stays: BoolArray) -> tuple[BoolArray, bool]:
-    """Jobs of which none can be left out, but for those that stay, of jobs that cannot all be in time.
+    """Jobs of which none can be left out, but for those that stay, of jobs that cannot all be in
+    time.
 
     A deletion filter (J. W. Chinneck, "Feasibility and Infeasibility in Optimization", 2008): later
     jobs are left out first, and with each all that the new proof does not need.

@@ -283,8 +283,9 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
     """Predict the times of a step in some ways to run by the model of a performance object.
 
     A model of a step's time is evaluated itself. Any other, such as a chain, only predicts for jobs
-    of an instance: an instance is made that has the workloads and, as its pools, the GPU types of the
-    ways. A workload has one batch in an instance, so one instance is made for each of its batches.
+    of an instance: an instance is made that has the workloads and, as its pools, the GPU types of
+    the ways. A workload has one batch in an instance, so one instance is made for each of its
+    batches.
 
     Parameters
     ----------

@@ -129,11 +129,12 @@ def make_room(
     performance: Performance | None = None,
     **limits: Unpack[LimitOptions],
 ) -> Room:
-    """The fewest migrations of running jobs that make room for one that waits, and of these the cheapest.
+    """The fewest migrations of running jobs that make room for one that waits, and of these the
+    cheapest.
 
-    A running job moves with the restart cost of the instance, and keeps its configuration. Jobs that
-    cannot be preempted, are exempt for now, run on nodes that take no work, or share their GPUs with
-    another one stay. The anti-affinity constraints of the instance hold.
+    A running job moves with the restart cost of the instance, and keeps its configuration. Jobs
+    that cannot be preempted, are exempt for now, run on nodes that take no work, or share their
+    GPUs with another one stay. The anti-affinity constraints of the instance hold.
 
     Parameters
     ----------

@@ -1,16 +1,16 @@
 """Contents of nodes at the prices of a solution: the largest worth of what a node, or a shared GPU,
 holds.
 
-Where contents of nodes are priced (`optsched.program.space`), the duals of a file have a price v_p of room
-for every part p on nodes of a class, and a price s of such a node. They bound all placements if no contents
-are worth more than their bin costs:
+Where contents of nodes are priced (`optsched.program.space`), the duals of a file have a price v_p
+of room for every part p on nodes of a class, and a price s of such a node. They bound all
+placements if no contents are worth more than their bin costs:
 
     max { v'z : A z <= room, 0 <= z <= most, z whole }  <=  s
 
-with rows for CPUs, memory, sets of jobs that are kept apart, parts of one numbered gang, the sum of all
-shares, and for every share s of some part at most floor(1 / s) pieces of that size on a GPU. Branch and
-bound here: of the linear programs of its nodes only the row multipliers are taken from a solver, and the
-bound that they prove is added up.
+with rows for CPUs, memory, sets of jobs that are kept apart, parts of one numbered gang, the sum of
+all shares, and for every share s of some part at most floor(1 / s) pieces of that size on a GPU.
+Branch and bound here: of the linear programs of its nodes only the row multipliers are taken from a
+solver, and the bound that they prove is added up.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class PricedNodes(NamedTuple):
     Attributes
     ----------
     y : FloatArray, shape (rows,)
-        The given duals; where contents are worth more than a node costs, it costs what they are worth.
+        The given duals; where contents are worth more than a node costs, it costs what they are
+        worth.
     finished : bool
         Whether no search for contents was cut off.
     """
@@ -95,7 +96,8 @@ class _Room(NamedTuple):
     most : FloatArray, shape (parts,)
         Of each part at most.
     smaller : BoolArray, shape (parts, parts)
-        Whether the first part takes no more of anything than the second one, and jobs have enough of it.
+        Whether the first part takes no more of anything than the second one, and jobs have enough
+        of it.
     session : Session
         Of the linear program.
     """
@@ -124,7 +126,8 @@ class _Room(NamedTuple):
         return cls(A, room, most, smaller, Highs().open(lp.arrays))
 
     def most_worth(self, price: FloatArray, enough: float) -> tuple[float, bool]:
-        """The most that contents are worth, or ``enough`` where that is more; and whether it is shown.
+        """The most that contents are worth, or ``enough`` where that is more; and whether it is
+        shown.
 
         Of a search that is cut off it is a bound.
         """
@@ -151,7 +154,8 @@ class _Room(NamedTuple):
                 return max(best, bound, *(bound for _, _, bound in open_)), False
             part = int(np.abs(x - np.round(x)).argmax())
             if abs(x[part] - np.round(x[part])) < 1e-6:
-                # Whole contents that are worth more: a solver's point is rounded, so its bound counts.
+                # Whole contents that are worth more: a solver's point is rounded, so its bound
+                # counts.
                 best = max(best, bound)
                 continue
             down, up = upper.copy(), lower.copy()
@@ -162,7 +166,9 @@ class _Room(NamedTuple):
     def _relaxed(
         self, price: FloatArray, lower: FloatArray, upper: FloatArray
     ) -> tuple[FloatArray | None, float]:
-        """A point of the linear program within bounds, None for none; and the bound that its multipliers prove."""
+        """A point of the linear program within bounds, None for none; and the bound that its
+        multipliers prove.
+        """
         if (self.A @ lower > self.room * (1 + SLACK)).any():
             return None, -np.inf
         self.session.set_bounds(lower, upper)

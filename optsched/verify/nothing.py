@@ -144,7 +144,9 @@ def _check_counted(
 
 
 def _check_no_time(document: SolutionDocument, some: SomeTime, findings: Findings) -> BoundVerdict:
-    """Prove again that every allocation leaves a job without any time; the conflicts must suffice."""
+    """Prove again that every allocation leaves a job without any time; the conflicts must
+    suffice.
+    """
     scarce = time_is_scarce(some.program, None)
     shown = no_time_left(some, Analyst(Limits())) if scarce else None
     if shown is None:
@@ -213,7 +215,9 @@ def _check_conflicts(
     findings: Findings,
     conflicting: Callable[[IntArray], bool],
 ) -> None:
-    """Check that the conflicts of a file are rows that conflict; older files have no assumptions."""
+    """Check that the conflicts of a file are rows that conflict; older files have no
+    assumptions.
+    """
     conflicts = document.conflicts
     assumptions = document.assumptions
     if not conflicts and document.explanation is Explanation.IRREDUCIBLE:

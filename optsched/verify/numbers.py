@@ -1,4 +1,5 @@
-"""The numbers of a solved program, recomputed: objective, bound, gap, prices, certificate, status."""
+"""The numbers of a solved program, recomputed: objective, bound, gap, prices, certificate,
+status."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ class CheckedPoint:
 
     @cached_property
     def rounding(self) -> float:
-        """Rounding error in the file of a concave utility and its tangent, whose terms may cancel."""
+        """Rounding error in the file of a concave utility and its tangent, whose terms may
+        cancel.
+        """
         return self.program.utility.rounding(self.program, self.x) * self._worth
 
     @cached_property
@@ -273,8 +276,8 @@ def check_bound(point: CheckedPoint) -> BoundVerdict:
 
 
 def _left_open(point: CheckedPoint) -> bool:
-    """Whether the duals give the bound of the file, but a search for contents that are worth more than
-    their nodes cost was cut off.
+    """Whether the duals give the bound of the file, but a search for contents that are worth more
+    than their nodes cost was cut off.
     """
     if point.priced_nodes is None or point.priced_nodes.finished or point.duals is None:
         return False

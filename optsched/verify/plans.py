@@ -58,7 +58,9 @@ def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> Boun
 
 
 def _valued(subject: RebuiltSolution, plan: Plan, schedule: Schedule) -> tuple[Plan, float]:
-    """The plan in which the schedule is a point, and its objective; raises ValueError without one."""
+    """The plan in which the schedule is a point, and its objective; raises ValueError without
+    one.
+    """
     timed = subject.document.termination == Termination.TIME_LIMIT
     try:
         return plan, plan.value(schedule)

@@ -1,4 +1,5 @@
-"""Stages of a solution file: each is built again, and its duals must prove what later programs use."""
+"""Stages of a solution file: each is built again, and its duals must prove what later programs
+use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Start points: a previous solution or a ``.sol`` file as totals of the class columns of a program."""
+"""Start points: a previous solution or a ``.sol`` file as totals of the class columns of a
+program."""
 
 from __future__ import annotations
 

@@ -131,7 +131,9 @@ def rebuild(
     model: PerformanceModel | None,
     findings: Findings,
 ) -> RebuiltSolution | None:
-    """Build everything again; None with findings if the file names something that does not exist."""
+    """Build everything again; None with findings if the file names something that does not
+    exist.
+    """
     formulation = _formulation(document, instance, findings)
     if formulation is None:
         return None

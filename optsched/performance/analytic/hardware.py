@@ -141,8 +141,8 @@ and the starts of boards newer than the H100 follow the same geometry and are no
 
 CLOCK = ("base_clock",)
 
-# Oldest first: name, architecture, capability, GB, GB/s, TFLOP/s (fp64 ... fp8), SMs, MHz, NVLink, bridge, PCIe,
-# W, source
+# Oldest first: name, architecture, capability, GB, GB/s, TFLOP/s (fp64 ... fp8), SMs, MHz, NVLink,
+# bridge, PCIe, W, source
 BOARDS = (
     Board(
         "K80", "Kepler", 3.7, 12, 240, (1.46, 4.37, None, None, None, None), 13, 560, None, False, 3, 150,

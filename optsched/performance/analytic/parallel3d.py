@@ -12,9 +12,9 @@ e_m, B1 and B2 the links inside and between nodes, S = m s h numbers:
     between stages    2 S min(G/T, d) / B2 (the groups of a node that send at a time), or 2 S / B1 within a node
     pipeline          M t_max + (sum of the stages - t_max) / v        t_max: the slowest stage, v chunks on a device
                       Chimera and PipeMare: `step_seconds`, with t_max on every stage
-    gradients         ring all-reduce of the stage's W / T over d GPUs, on B1 within a node, else min(B1, B2 / T)
-                      (x 1.5 with ZeRO-3, which gathers weights twice); hidden: overlap x the last
-                      backward pass
+    gradients         ring all-reduce of the stage's W / T over d GPUs, on B1 within a node, else
+                      min(B1, B2 / T) (x 1.5 with ZeRO-3, which gathers weights twice); hidden:
+                      overlap x the last backward pass
     optimizer         30 bytes moved for each parameter, / d with ZeRO
 
 A_l are the activations of a layer (`optsched.performance.analytic.transformer`), W_l and W its and

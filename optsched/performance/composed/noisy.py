@@ -53,9 +53,9 @@ class NoisyModel(WrappedModel):
     Options
         of      the performance object that is right.
         sd      standard deviation of e, normal (0.1).
-        errors  ``normal``, or ``helios``: signs are even, and sizes are spread as the errors of the duration estimates
-                that the Helios artifact draws (10 % within 1.1 times, half within 1.5, 70 % within
-                2, 90 % within 11).
+        errors  ``normal``, or ``helios``: signs are even, and sizes are spread as the errors of the
+                duration estimates that the Helios artifact draws (10 % within 1.1 times, half
+                within 1.5, 70 % within 2, 90 % within 11).
         seed    of the errors.
         known   whether ``log_sd`` describes the error (true).
     """

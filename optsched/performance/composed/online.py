@@ -73,8 +73,8 @@ class Scales:
 class Posterior:
     """Means and conditional variances of the three levels.
 
-    ``b | a`` has mean (m - a) t and variance v_b; ``d | a + b`` has mean (r - a - b) s and variance v_d, with the
-    shares t = s_b^2 / (s_b^2 + 1/P) and s = s_d^2 / (s_d^2 + s_o^2/n).
+    ``b | a`` has mean (m - a) t and variance v_b; ``d | a + b`` has mean (r - a - b) s and variance
+    v_d, with the shares t = s_b^2 / (s_b^2 + 1/P) and s = s_d^2 / (s_d^2 + s_o^2/n).
     """
 
     a: FloatArray
@@ -391,7 +391,8 @@ class OnlineModel(WrappedModel):
     For workload w, GPU type g and cell c (w on k GPUs and n nodes of g), with the rate r_c of the
     other model,
 
-        log rate_c = log r_c + a_w + b_wg + d_c,    a ~ N(0, s_a^2),  b ~ N(0, s_b^2),  d ~ N(0, s_d^2),
+        log rate_c = log r_c + a_w + b_wg + d_c,    a ~ N(0, s_a^2),  b ~ N(0, s_b^2),  d ~ N(0,
+        s_d^2),
 
     and a measured rate o_c has log o_c = log rate_c + N(0, s_o^2). The prediction is the posterior
     median and its standard deviation (`Offsets`). A measurement further than ``clip`` standard
@@ -407,9 +408,9 @@ class OnlineModel(WrappedModel):
         observation_sd  s_o (0.05: a mean over 50 steps or more).
         forget          in (0, 1] (0.9).
         clip            in standard deviations (3).
-        learnt          what has been measured so far, by names (`LearntDocument`); `with_learnt` writes it. Cells of
-                        workloads and GPU types that the instance has not now are kept until it has
-                        them again.
+        learnt          what has been measured so far, by names (`LearntDocument`); `with_learnt`
+                        writes it. Cells of workloads and GPU types that the instance has not now
+                        are kept until it has them again.
     """
 
     name = "online"

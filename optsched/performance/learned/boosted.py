@@ -97,10 +97,10 @@ class Boosted(StoredModel):
     quantity that is nearly constant in k: the time of a step with m samples on each GPU is, while
     throughput grows with k.
 
-    Alone, the trees are grown on steps of one pass, and a step of A passes takes as long as A - 1 of them on one GPU,
-    without exchange of gradients, and one on k,  t = (A - 1) min(t(m, 1, 1), t(m, k, n)) + t(m, k,
-    n). A measured step of several passes is turned into one of a single pass with its seconds
-    ``sync`` of exchange; without them, and with more than one GPU, it is left out.
+    Alone, the trees are grown on steps of one pass, and a step of A passes takes as long as A - 1
+    of them on one GPU, without exchange of gradients, and one on k,  t = (A - 1) min(t(m, 1, 1),
+    t(m, k, n)) + t(m, k, n). A measured step of several passes is turned into one of a single pass
+    with its seconds ``sync`` of exchange; without them, and with more than one GPU, it is left out.
 
     With a base, the trees learn the residuals of the fitted base. A flexible base has smaller
     residuals on the rows that it was fitted to than on others. With ``unseen`` the trees therefore

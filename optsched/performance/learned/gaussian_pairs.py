@@ -38,7 +38,8 @@ class JobKernel:
     """The covariance of two of W jobs,
     from their D columns x and the logs of D + 2 hyperparameters (l, u, v):
 
-        k(a, b) = (exp(-1/2 sum_i (x_ai - x_bi)^2 / l_i^2) + u [same family] + v [a = b]) / (1 + u + v)
+        k(a, b) = (exp(-1/2 sum_i (x_ai - x_bi)^2 / l_i^2) + u [same family] + v [a = b]) / (1 + u +
+        v)
 
     The columns are the log of the batch and of the rate alone on each GPU type, in units of their
     standard deviation about their mean; an unknown value is put at the mean. Columns without any
@@ -140,7 +141,8 @@ class PairProcess:
     """A process over pairs (a, b)
     on GPU types with the covariance, + for `TOGETHER` and - for `APART`,
 
-        K[(g, a, b), (h, u, v)] = G_gh [ p (k_au + k_bv +- k_av +- k_bu) + q (k_au k_bv +- k_av k_bu) + o ]
+        K[(g, a, b), (h, u, v)] = G_gh [ p (k_au + k_bv +- k_av +- k_bu) + q (k_au k_bv +- k_av
+        k_bu) + o ]
         G_gh = 1 if g = h else w / (1 + w)                                  o = 0 for `APART`
 
     and a variance e of the noise of a measurement.
@@ -322,7 +324,8 @@ class GaussianPairs(LearnedPairs):
     itself) their covariances are, with the sign
     + for s and - for d,
 
-        K[(g, a, b), (h, u, v)] = G_gh [ p (k_au + k_bv +- k_av +- k_bu) + q (k_au k_bv +- k_av k_bu) + o ]
+        K[(g, a, b), (h, u, v)] = G_gh [ p (k_au + k_bv +- k_av +- k_bu) + q (k_au k_bv +- k_av
+        k_bu) + o ]
         G_gh = 1 if g = h else w / (1 + w)          o = 0 for d
 
     p is the variance of effects of single jobs (row and column effects), q that of effects specific

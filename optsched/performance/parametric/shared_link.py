@@ -405,7 +405,9 @@ def fit_own(
 
 
 def _fit_block(rows: FittedSteps, phases: SharedPhases, g: float, weight: FloatArray) -> FloatArray:
-    """log f and log(c / 0.05) of the steps of a pair on one level: the best result of the starts."""
+    """log f and log(c / 0.05) of the steps of a pair on one level: the best result of the
+    starts.
+    """
     sent = phases.ring + phases.hops
     # A slowdown of 5 %.
     slower = SLOWDOWN * (1 - 1 / rows.k)

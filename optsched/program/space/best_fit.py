@@ -20,8 +20,8 @@ def best_fit(
     upper: FloatArray,
     first: FloatArray | None = None,
 ) -> tuple[FloatArray, Space, FloatArray]:
-    """An allocation of whole jobs, shape (N,); and its columns of the space, shape (Y + H + M,), which
-    has more contents then, if those in use were not written down.
+    """An allocation of whole jobs, shape (N,); and its columns of the space, shape (Y + H + M,),
+    which has more contents then, if those in use were not written down.
 
     Classes take their turns in decreasing worth per GPU of their best column, and each class takes
     its columns in decreasing worth, as often as there is room. A gang goes into the group with the
@@ -165,8 +165,8 @@ class _Seats:
         return True
 
     def _bin_for(self, part: int, inside: BoolArray, besides: Sequence[int]) -> int | None:
-        """The bin of some classes, none of ``besides``, with the fewest GPUs left that has room for a
-        part.
+        """The bin of some classes, none of ``besides``, with the fewest GPUs left that has room for
+        a part.
         """
         other = np.ones(len(self._class), bool)
         other[list(besides)] = False
@@ -227,8 +227,8 @@ class _Seats:
     # --- the point --------------------------------------------------------------------------------
 
     def point(self) -> tuple[Space, FloatArray]:
-        """y, h and n of what is seated, shape (Y + H + M,); and the space with all contents that are
-        in use.
+        """y, h and n of what is seated, shape (Y + H + M,); and the space with all contents that
+        are in use.
         """
         space = self.space
         states, times = np.unique(np.stack([self._class, self._state]), axis=1, return_counts=True)

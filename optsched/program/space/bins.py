@@ -16,7 +16,8 @@ Counts = tuple[int, ...]
 """How many of each part."""
 
 TRIES = 2_000
-"""States of GPUs that are looked at to find GPUs for shares, where contents are not all written down."""
+"""States of GPUs that are looked at to find GPUs for shares, where contents are not all written
+down."""
 STEPS = 50_000
 """Parts that are tried at most to find all contents of a bin."""
 DEEPEST = 500
@@ -132,7 +133,8 @@ class Bin:
 
         None where there are more than ``most``, or it takes too many steps to find them.
         """
-        # Python numbers: there are as many small sums as contents, and arrays would take most of the time.
+        # Python numbers: there are as many small sums as contents, and arrays would take most of
+        # the time.
         use, mine, limit = self.use.T.tolist(), self.mine.tolist(), self.most.tolist()
         found: list[Counts] = []
         tried = 0
@@ -144,7 +146,8 @@ class Bin:
                 return False
             return self._has_gpus(np.array(_with_one(held, number)), None)
 
-        # Beyond `SEARCHED` shares the first GPUs that fit decide, which is no proof unless all are alike
+        # Beyond `SEARCHED` shares the first GPUs that fit decide, which is no proof unless all are
+        # alike
         shares = [part for part in mine if self._shared[part]]
         alike = len(shares) <= 1 and all(self.parts[part].gpus == 1 for part in shares)
         deepest = DEEPEST if alike else min(DEEPEST, SEARCHED - 1)
@@ -202,7 +205,9 @@ class Bin:
         return lp
 
     def filled(self, order: IntArray, wanted: IntArray) -> IntArray:
-        """Contents with as many of the wanted parts as fit in this order, and then as many others."""
+        """Contents with as many of the wanted parts as fit in this order, and then as many
+        others.
+        """
         counts = np.zeros(len(self.parts), np.int64)
         for most in (wanted, None):
             for part in order.tolist():

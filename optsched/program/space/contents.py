@@ -63,7 +63,9 @@ class GpuPiece(NamedTuple):
 
 
 class GpuRoom(NamedTuple):
-    """What is on one GPU: the share that is left, and how many slices of each profile it is cut into."""
+    """What is on one GPU: the share that is left, and how many slices of each profile it is cut
+    into.
+    """
 
     left: float
     slices: tuple[int, ...] = ()
@@ -89,7 +91,9 @@ class GpuRoom(NamedTuple):
 
 
 def splits(gpus: int, nodes: int, most: int) -> Iterator[tuple[int, ...]]:
-    """All ways to split a gang into at most ``nodes`` parts of at most ``most`` GPUs, largest parts first."""
+    """All ways to split a gang into at most ``nodes`` parts of at most ``most`` GPUs, largest parts
+    first.
+    """
     if gpus == 0:
         yield ()
         return
@@ -117,9 +121,9 @@ def gpus_of_pieces(
 ) -> tuple[tuple[int, ...], ...] | None:
     """Put shares and slices on ``gpus`` free GPUs; the GPUs of one piece are different.
 
-    All choices are tried, the largest shares first. None: the pieces do not fit, or ``tries`` states of
-    the GPUs were found to be dead ends. More than `SEARCHED` pieces are not searched: each gets the
-    first GPUs on which it fits.
+    All choices are tried, the largest shares first. None: the pieces do not fit, or ``tries``
+    states of the GPUs were found to be dead ends. More than `SEARCHED` pieces are not searched:
+    each gets the first GPUs on which it fits.
     """
     if sum(piece.share * piece.gpus for piece in pieces) > gpus * (1 + ROUNDING) + ROUNDING:
         return None
@@ -168,7 +172,9 @@ def gpus_of_pieces(
 def _choices(
     rooms: Sequence[GpuRoom], after: Sequence[GpuRoom | None], gpus: int
 ) -> Iterator[tuple[int, ...]]:
-    """Choices of ``gpus`` GPUs on which a piece fits. Of choices of GPUs with equal content only one."""
+    """Choices of ``gpus`` GPUs on which a piece fits. Of choices of GPUs with equal content only
+    one.
+    """
     able = [gpu for gpu, room in enumerate(after) if room is not None]
     # The fullest first.
     able.sort(key=lambda gpu: rooms[gpu])

@@ -1,10 +1,10 @@
 """Nodes for the gangs of a whole point of a `Space`: which part of which gang is where.
 
-A point counts parts on nodes of a class, and does not say whose they are. Gangs with whole GPUs may get
-them in any order: parts of one gang on one node are one larger part. Parts that share GPUs may not, as
-each must have different ones: such a gang gets its parts on different nodes, always where the most
-room is left for the part. With parts of one size this finds nodes for all gangs if there are any (Gale
-and Ryser), and where gangs are numbered it always does.
+A point counts parts on nodes of a class, and does not say whose they are. Gangs with whole GPUs may
+get them in any order: parts of one gang on one node are one larger part. Parts that share GPUs may
+not, as each must have different ones: such a gang gets its parts on different nodes, always where
+the most room is left for the part. With parts of one size this finds nodes for all gangs if there
+are any (Gale and Ryser), and where gangs are numbered it always does.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Seat(NamedTuple):
     node : int
         A node of the cluster.
     shared_gpu : int
-        Which GPU with its own contents: a running number over all nodes, from 0, in the order in which
-        the GPUs are dealt. It is not the index of a GPU on the node, which `optsched.placement.seated`
-        chooses. `NOT_SHARED`: the part has no such GPU.
+        Which GPU with its own contents: a running number over all nodes, from 0, in the order in
+        which the GPUs are dealt. It is not the index of a GPU on the node, which
+        `optsched.placement.seated` chooses. `NOT_SHARED`: the part has no such GPU.
     """
 
     node: int
@@ -105,7 +105,9 @@ class _Dealer:
         return int(self._space.types.level[gangs.type_[column]]), int(gangs.group[column])
 
     def on_different_nodes(self, column: int) -> list[DealtPart] | None:
-        """Different nodes for the parts of a gang, or different GPUs that have their own contents."""
+        """Different nodes for the parts of a gang, or different GPUs that have their own
+        contents.
+        """
         mine: list[DealtPart] = []
         level, group = self._place(column)
         for part, many in self._space.gangs.split[column].items():

@@ -1,4 +1,5 @@
-"""Columns of a `Space` for gangs and their parts: in which groups gangs can be, in which parts, and on which nodes."""
+"""Columns of a `Space` for gangs and their parts: in which groups gangs can be, in which parts, and
+on which nodes."""
 
 from __future__ import annotations
 
@@ -91,7 +92,9 @@ def gang_columns(
 
 
 def numbered_gangs(types: GangTypes, nodes: NodeClasses, jobs: FloatArray) -> IntArray:
-    """How many gangs of each type that shares GPUs of several nodes there are at once at most; shape (T,)."""
+    """How many gangs of each type that shares GPUs of several nodes there are at once at most;
+    shape (T,).
+    """
     pools = int(types.pool.max(initial=-1)) + 1
     gpus = np.bincount(nodes.pool, nodes.gpus * nodes.count, pools)
     room = gpus[types.pool] / (types.gpus * types.share) + ROUNDING
@@ -114,14 +117,17 @@ def _part_of(types: GangTypes, t: int) -> GangPart:
 def _splits_in(
     types: GangTypes, t: int, hosts: IntArray, count: IntArray
 ) -> Sequence[Mapping[int, int]]:
-    """Ways to split a gang in a group, whose nodes host so many of its GPUs: parts by their size."""
+    """Ways to split a gang in a group, whose nodes host so many of its GPUs: parts by their
+    size.
+    """
     gpus, span = int(types.gpus[t]), int(types.nodes[t])
     able = hosts > 0
     # Two jobs that may not be on one node do not share GPUs either.
     if int((hosts * count)[able].sum()) < gpus or (types.apart[t] > 1).any():
         return ()
     nodes, most = int(count[able].sum()), int(hosts.max())
-    # Parts of 1 GPU may be on one node, which parts of a gang that is kept apart from others may not.
+    # Parts of 1 GPU may be on one node, which parts of a gang that is kept apart from others may
+    # not.
     if types.share[t] == 1 and 1 < span >= min(gpus, nodes) and not types.apart[t].any():
         return ({1: gpus},)
     found: list[Mapping[int, int]] = []

@@ -122,7 +122,8 @@ def _share_and_profile(C: Classes, slices: Slices, column: IntArray) -> tuple[Fl
 
 
 def _leave_out_ample(need: FloatArray, C: Classes, column: IntArray, share: FloatArray) -> None:
-    """Set needs to 0 where GPUs run out first, on every node of the pool: fewer types are left then.
+    """Set needs to 0 where GPUs run out first, on every node of the pool: fewer types are left
+    then.
 
     A node whose GPUs are all held by columns of the largest need per whole GPU has enough.
     """
@@ -221,7 +222,9 @@ class NodeClasses:
 
     @cached_property
     def contents(self) -> IntArray:
-        """Equal numbers for classes that differ in groups and common resources alone, shape (R,)."""
+        """Equal numbers for classes that differ in groups and common resources alone, shape
+        (R,).
+        """
         keys = (self.pool, self.gpus, *self.own.T, *self.taken)
         return group_rows(keys, len(self)).inverse
 

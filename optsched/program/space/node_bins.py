@@ -18,7 +18,8 @@ MOST_CONTENTS = 5_000
 
 
 class Contents(NamedTuple):
-    """Columns n and m: nodes of a class, or GPUs of such nodes, with some contents; arrays of length M.
+    """Columns n and m: nodes of a class, or GPUs of such nodes, with some contents; arrays of
+    length M.
 
     Attributes
     ----------

@@ -34,10 +34,10 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
         sum_t floor(g_t / s) N_t(x)           <=  sum over groups of floor(GPUs / s)         of each level
         N_t(x)                                <=  0                                          no room in any group
 
-    where pieces_t(s) is the least number over all splits of the gang, w_t is 1 for the slices of one
-    profile (or their compute slices) and the largest w of a layout for a whole GPU, and the last rows
-    count the gangs that are inside one group. They hold at every instant, so they hold for averages
-    over time.
+    where pieces_t(s) is the least number over all splits of the gang, w_t is 1 for the slices of
+    one profile (or their compute slices) and the largest w of a layout for a whole GPU, and the
+    last rows count the gangs that are inside one group. They hold at every instant, so they hold
+    for averages over time.
     """
     if not len(gangs):
         return None

@@ -59,7 +59,9 @@ def truncate(file: FileIO, size: int) -> None:
 
 
 def write_temporary(target: Path, data: bytes, durable: bool) -> Path:
-    """Write a temporary file beside the target, to be renamed to it; it is removed if that fails."""
+    """Write a temporary file beside the target, to be renamed to it; it is removed if that
+    fails.
+    """
     temporary = target.with_name(f"{TEMPORARY}{target.name}")
     try:
         with FileIO(temporary, "w") as file:

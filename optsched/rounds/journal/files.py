@@ -67,8 +67,8 @@ def header_bytes() -> bytes:
 def list_folder(folder: Path) -> Layout:
     """The content of a journal's folder at one moment.
 
-    A listing made while files are created may have a later file without an earlier one. It is repeated
-    until two listings are equal.
+    A listing made while files are created may have a later file without an earlier one. It is
+    repeated until two listings are equal.
     """
     names = sorted(os.listdir(folder))
     while (again := sorted(os.listdir(folder))) != names:
@@ -213,8 +213,8 @@ class SegmentReader:
             raise self.damaged(self.n, bad.found) from None
 
     def _judge(self, line: bytes, bad: BadLine) -> bool:
-        """Whether a bad line is the end of the readable records; False if the writer has changed it, so
-        that it must be read again.
+        """Whether a bad line is the end of the readable records; False if the writer has changed
+        it, so that it must be read again.
 
         The writer removes an incomplete line after a failed write, and writes other lines there.
         """
@@ -228,8 +228,8 @@ class SegmentReader:
         return True
 
     def _compare_with_what_was_read(self) -> None:
-        """Raise `JournalError` unless the last line read is still there; its checksum covers all lines
-        before it.
+        """Raise `JournalError` unless the last line read is still there; its checksum covers all
+        lines before it.
         """
         end = END % self.check + b"\n"
         if self.position and self._read(len(end), self.position - TAIL - 1) != end:
@@ -308,8 +308,8 @@ class SnapshotFile:
         return Snapshot(self.n, document, dict(zip(names, arrays.values(), strict=True)))
 
     def _read(self, with_arrays: bool) -> tuple[dict[str, Any], list[str], dict[str, AnyArray]]:
-        """Document, names of all arrays, and, with ``with_arrays``, the arrays by the names of their
-        entries.
+        """Document, names of all arrays, and, with ``with_arrays``, the arrays by the names of
+        their entries.
         """
         path = snapshot_path(self.folder, self.n)
         with reading(self.folder), path.open("rb") as file:

@@ -2,9 +2,9 @@
 
 Three mechanisms exclude a second writer. The system locks on the folder and on the file `LOCK` are
 released when their process ends, for whatever reason. The lock on the folder remains if `LOCK` is
-deleted; the lock on the file also excludes older versions, and works on network disks that do not lock
-folders. The file has the token of the process that opened the journal last: any other process finds
-at its next write that it is no longer the owner.
+deleted; the lock on the file also excludes older versions, and works on network disks that do not
+lock folders. The file has the token of the process that opened the journal last: any other process
+finds at its next write that it is no longer the owner.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MOST = 1000
 
 
 class Owner:
-    """This process as the writer of a journal, until it closes the journal or ends, or another process
-    takes it over.
+    """This process as the writer of a journal, until it closes the journal or ends, or another
+    process takes it over.
     """
 
     def __init__(self, path: Path, folder: disk.FolderLock, lock: FileIO) -> None:

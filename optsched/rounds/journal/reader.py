@@ -49,8 +49,8 @@ def read_latest(path: str | Path) -> tuple[Snapshot | None, Iterator[Entry]]:
     Raises
     ------
     JournalError
-        If there is no journal of this format, or it is damaged (`JournalDamaged`); the iterator of the
-        records may raise it too.
+        If there is no journal of this format, or it is damaged (`JournalDamaged`); the iterator of
+        the records may raise it too.
     """
     return read_from(path, lambda document: True)
 
@@ -58,7 +58,8 @@ def read_latest(path: str | Path) -> tuple[Snapshot | None, Iterator[Entry]]:
 def read_from(
     path: str | Path, before: int | Callable[[dict[str, Any]], bool]
 ) -> tuple[Snapshot | None, Iterator[Entry]]:
-    """The newest snapshot that is early enough, None if all records are kept, and all records after it.
+    """The newest snapshot that is early enough, None if all records are kept, and all records after
+    it.
 
     Parameters
     ----------
@@ -109,7 +110,9 @@ def _until(follower: Follower, stop: int | None) -> Iterator[Entry]:
 
 
 def follow(path: str | Path, start: int | None = None) -> Follower:
-    """Records from number ``start`` on (None: the oldest that is kept), also those written later."""
+    """Records from number ``start`` on (None: the oldest that is kept), also those written
+    later.
+    """
     return Follower(path, start)
 
 
@@ -146,8 +149,8 @@ class Follower(ClosedByWith):
         Raises
         ------
         JournalError
-            If the next record was deleted before it was read, or the writer took back the last records
-            because its disk was full: begin again from a snapshot.
+            If the next record was deleted before it was read, or the writer took back the last
+            records because its disk was full: begin again from a snapshot.
         JournalDamaged
             If there is other content in the place of the next record.
         """

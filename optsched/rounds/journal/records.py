@@ -1,4 +1,5 @@
-"""Records as lines of text, each with its number and a checksum over all earlier text of its segment."""
+"""Records as lines of text, each with its number and a checksum over all earlier text of its
+segment."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ def encode_object(value: dict[str, Any], what: str) -> str:
     Raises
     ------
     InvalidInput
-        If there is no such text: NaN and infinity, keys that are not strings, tuples, arrays, endless
-        nesting.
+        If there is no such text: NaN and infinity, keys that are not strings, tuples, arrays,
+        endless nesting.
     """
     if not isinstance(value, dict):
         raise InvalidInput(what, show(value), "an object")
@@ -73,8 +74,8 @@ def _encoded(value: object) -> str | None:
 
 
 def encode_line(n: int, record: dict[str, Any], check: int) -> tuple[bytes, int]:
-    """The line of record n, and its checksum; ``check`` is the checksum of the line before it, 0 for the
-    first line of a segment.
+    """The line of record n, and its checksum; ``check`` is the checksum of the line before it, 0
+    for the first line of a segment.
     """
     text = encode_object(record, f"record {n}")
     for key, meaning in RESERVED.items():
@@ -103,8 +104,8 @@ def check_line(line: bytes, n: int, check: int) -> int:
 
 
 def check_rest(text: bytes, n: int, check: int) -> None:
-    """Raise BadLine for a text that has record n and more on one line: no incomplete write looks like
-    this, so the end of the line was changed.
+    """Raise BadLine for a text that has record n and more on one line: no incomplete write looks
+    like this, so the end of the line was changed.
     """
     for end in ANY_END.finditer(text):
         whole = end[0] == END % zlib.crc32(text[: end.start()], check)

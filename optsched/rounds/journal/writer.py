@@ -49,8 +49,8 @@ def take_journal(folder: Path) -> Owner:
 def make_journal(folder: Path, durable: bool) -> Owner:
     """Make the files of an empty journal, as its owner.
 
-    The file ``journal.json``, which makes a folder a journal, is written last, so that an interrupted
-    creation can be repeated.
+    The file ``journal.json``, which makes a folder a journal, is written last, so that an
+    interrupted creation can be repeated.
     """
     _check_room(folder)
     try:
@@ -77,7 +77,9 @@ def make_journal(folder: Path, durable: bool) -> Owner:
 
 
 def _check_room(folder: Path) -> None:
-    """Raise `JournalError` unless the folder is empty, or has only files of an interrupted creation."""
+    """Raise `JournalError` unless the folder is empty, or has only files of an interrupted
+    creation.
+    """
     try:
         names = sorted(path.name for path in folder.iterdir())
         segment = segment_path(folder, 0)
@@ -112,8 +114,8 @@ def cannot_write(folder: Path, error: OSError, lost: str = "") -> JournalError:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of the journal: number of the next record, bytes of the last segment, and checksum of its
-    last line.
+    """The end of the journal: number of the next record, bytes of the last segment, and checksum of
+    its last line.
     """
 
     n: int
@@ -196,8 +198,8 @@ class Journal(ClosedByWith):
         ------
         JournalError
             If there is no journal, it is in use, or the disk fails; `JournalDamaged`, without any
-            change, if anything but an incomplete last line is wrong. A complete last line with a wrong
-            checksum is damage, unless it has zero bytes, which a loss of power leaves.
+            change, if anything but an incomplete last line is wrong. A complete last line with a
+            wrong checksum is damage, unless it has zero bytes, which a loss of power leaves.
         """
         if create and not (Path(path) / HEADER).exists():
             return cls.create(path, fsync=fsync, keep=keep)
@@ -226,9 +228,9 @@ class Journal(ClosedByWith):
         InvalidInput
             If the record is not a JSON object, or has one of the keys ``n`` and ``crc``.
         JournalError
-            If it could not be written: then it is not in the journal. A later call may succeed, unless
-            the message says that the journal must be opened again, for example after its lock was
-            deleted.
+            If it could not be written: then it is not in the journal. A later call may succeed,
+            unless the message says that the journal must be opened again, for example after its
+            lock was deleted.
         """
         return self.append_many([record])[0]
 
@@ -252,8 +254,8 @@ class Journal(ClosedByWith):
         return numbers
 
     def snapshot(self, document: dict[str, Any], arrays: Mapping[str, AnyArray]) -> int:
-        """Write the state before the next record, and begin a new segment; return the number of that
-        record.
+        """Write the state before the next record, and begin a new segment; return the number of
+        that record.
 
         Afterwards, older snapshots and segments are deleted (``keep``).
 
@@ -269,7 +271,8 @@ class Journal(ClosedByWith):
         InvalidInput
             If document or arrays are invalid.
         JournalError
-            If the disk fails: then no older snapshot is deleted, and records can be appended as before.
+            If the disk fails: then no older snapshot is deleted, and records can be appended as
+            before.
         """
         self._check_usable()
         n = self._end.n
@@ -322,7 +325,9 @@ class Journal(ClosedByWith):
         return segment.start, _End(segment.n, segment.position, segment.check)
 
     def _open_end(self) -> FileIO:
-        """Open the last segment, without an incomplete last line, and make all earlier writes safe."""
+        """Open the last segment, without an incomplete last line, and make all earlier writes
+        safe.
+        """
         for temporary in self.path.glob(f"{disk.TEMPORARY}*"):
             temporary.unlink()
         file = disk.open_to_append(segment_path(self.path, self._start))
@@ -338,7 +343,9 @@ class Journal(ClosedByWith):
         return file
 
     def _check_usable(self) -> None:
-        """Raise `JournalError` if this process is no longer the owner, or another process has written."""
+        """Raise `JournalError` if this process is no longer the owner, or another process has
+        written.
+        """
         if self._refusal:
             raise JournalError(self._refusal)
         segment = segment_path(self.path, self._start)
@@ -413,8 +420,8 @@ class Journal(ClosedByWith):
         self._refusal = ""
 
     def _delete_older(self) -> None:
-        """Delete the oldest files first, and snapshots before segments, so that the remaining files are
-        a complete journal at any time.
+        """Delete the oldest files first, and snapshots before segments, so that the remaining files
+        are a complete journal at any time.
         """
         layout = list_folder(self.path)
         if self._keep is None or len(layout.snapshots) < self._keep:

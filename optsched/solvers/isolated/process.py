@@ -1,9 +1,9 @@
 """`SolverProcess`: a child process that runs solvers, and the values of runs that it does not
 survive.
 
-Callers use `IsolatedSolver` and `IsolatedSession` in the place of a solver and its sessions. Linear,
-conic and timeline programs run in the process. Allocation programs and fillings run in the caller's:
-their solvers are optsched's own, and keep the time limit without being killed.
+Callers use `IsolatedSolver` and `IsolatedSession` in the place of a solver and its sessions.
+Linear, conic and timeline programs run in the process. Allocation programs and fillings run in the
+caller's: their solvers are optsched's own, and keep the time limit without being killed.
 
     with SolverProcess(load_solver, memory=4e9) as process:
         engine = Engine(process.load, "highs", Limits(time=2.0))
@@ -442,8 +442,8 @@ class SolverProcess:
 
     @contextmanager
     def _guarded(self, name: str, timeout: Timeout, no_answer: str) -> Iterator[None]:
-        """Turn each failure of the process into the error that callers expect, and replace a process
-        that cannot go on. ``no_answer`` says what happened if it does not answer in time.
+        """Turn each failure of the process into the error that callers expect, and replace a
+        process that cannot go on. ``no_answer`` says what happened if it does not answer in time.
         """
         try:
             yield

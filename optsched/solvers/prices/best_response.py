@@ -45,8 +45,8 @@ class Choices:
 
 
 def best_responses(a: FloatArray, q: FloatArray, curve: Curve) -> Choices:
-    """Walk along the lower hull of places, points (level a_j, cost q_j), from the origin to where its
-    slope reaches that of the utility.
+    """Walk along the lower hull of places, points (level a_j, cost q_j), from the origin to where
+    its slope reaches that of the utility.
 
     Parameters
     ----------

@@ -2,9 +2,9 @@
 searches.
 
 The clock c is the height of the water, not a time. On the path of a filling
-(`optsched.program.filling.Path`) class k is at the level g_k(c) at the clock c: g_k is piecewise linear
-and never falls, and is constant for a class that is frozen. So c can be reached if the levels divided by
-g(c) can all be 1:
+(`optsched.program.filling.Path`) class k is at the level g_k(c) at the clock c: g_k is piecewise
+linear and never falls, and is constant for a class that is frozen. So c can be reached if the
+levels divided by g(c) can all be 1:
 
     s(c) = max s   s.t.   level_k(x) >= s g_k(c)  for every class k with g_k(c) > 0,   x within time and resources
 
@@ -12,15 +12,15 @@ Prices p, rents u and slopes y at its optimum say what any clock costs beyond wh
 
     h(c') = sum_k n_k (y_k g_k(c') - u_k) - p . W  <=  0    for every c' that can be reached
 
-h(c) is 1 - s(c), and h never falls: the largest c' with h(c') <= 0 is the next clock (Newton's method
-from above, along the whole path and not along a tangent, as g is neither convex nor concave). The
-first clock is where everybody is at its highest level: it often can be reached. Multipliers of stages
-before hold on the path of this one too, and often say that it cannot. At the last clock the multipliers
-that led there are duals of the linear program of its segment.
+h(c) is 1 - s(c), and h never falls: the largest c' with h(c') <= 0 is the next clock (Newton's
+method from above, along the whole path and not along a tangent, as g is neither convex nor
+concave). The first clock is where everybody is at its highest level: it often can be reached.
+Multipliers of stages before hold on the path of this one too, and often say that it cannot. At the
+last clock the multipliers that led there are duals of the linear program of its segment.
 
-A frozen class with one open column spends there what its level needs, in all later stages. It is set
-aside with what it holds. Otherwise a level that is slightly out of reach would lower all levels a little,
-which would leave room in a full quota, and the clock would be found very slowly.
+A frozen class with one open column spends there what its level needs, in all later stages. It is
+set aside with what it holds. Otherwise a level that is slightly out of reach would lower all levels
+a little, which would leave room in a full quota, and the clock would be found very slowly.
 
 Floors, which side rows ask for, are further requirements of a class
 (`optsched.solvers.prices.requirements`): what they cost at p does not depend on the clock.
@@ -49,13 +49,14 @@ ROUNDING = 1e-14
 STEPS = 40
 """Newton steps at most; three are usual, and twenty where pools were full before."""
 SHARP = 1e-13
-"""Gap at which a search ends. The rest could be the rise of a single class, which has 1 / K of all worth,
-so the gap must be this small.
+"""Gap at which a search ends. The rest could be the rise of a single class, which has 1 / K of all
+worth, so the gap must be this small.
 """
 FULL = 1e-12
 """Least part of a resource that is left beside the classes that are set aside."""
 CLEAR = 1e-6
-"""Least part of all worth that old multipliers must leave at the start of a path to be used on it."""
+"""Least part of all worth that old multipliers must leave at the start of a path to be used on
+it."""
 SETTLED = 1e-12
 """Relative step of the clock below which rounding decides."""
 

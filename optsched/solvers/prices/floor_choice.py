@@ -1,13 +1,14 @@
 """Choices of classes that must reach a floor, where time has a worth of its own.
 
-A unit of a member's time in place j costs q_j, is worth g_j, and gives the part d_j of what the class
-is asked for. So the class takes, of all ways to reach 1, the one that costs least beyond its worth:
+A unit of a member's time in place j costs q_j, is worth g_j, and gives the part d_j of what the
+class is asked for. So the class takes, of all ways to reach 1, the one that costs least beyond its
+worth:
 
     c_k  =  min  sum_j (q_j - g_j) x_j   s.t.  sum_j d_j x_j >= 1,   sum_j x_j <= 1,   x >= 0
 
-This is the hull of `oracle` over the points (d_j, q_j - g_j). Its slope v at 1 is what the floor costs,
-the rent is max(0, max_j (g_j + v d_j - q_j)), and any v >= 0 bounds the total by duality. A class whose
-best place reaches the floor by itself is free of it.
+This is the hull of `oracle` over the points (d_j, q_j - g_j). Its slope v at 1 is what the floor
+costs, the rent is max(0, max_j (g_j + v d_j - q_j)), and any v >= 0 bounds the total by duality. A
+class whose best place reaches the floor by itself is free of it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from optsched.solvers.prices.market import Market
 from optsched.solvers.prices.oracle import Oracle
 
 ROUNDING = 1e-12
-"""Part of a floor that a place may lack by rounding: a mixture of it and a place that is just above would
-have a slope that rounding makes.
+"""Part of a floor that a place may lack by rounding: a mixture of it and a place that is just above
+would have a slope that rounding makes.
 """
 
 

@@ -8,8 +8,8 @@ A step towards products mu changes them by
 
     dw = dtau + r,   dv = (mu - dw dv) / w - v - v / w dw,   r = tau - L - w
 
-So a class answers to prices as if its utility bent more, by v / w, and as if its slope were off by what
-is left of dv. The sweeps over the classes see no more of a floor than that.
+So a class answers to prices as if its utility bent more, by v / w, and as if its slope were off by
+what is left of dv. The sweeps over the classes see no more of a floor than that.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class FloorSteps:
     def _step(self, rise: FloatArray, steeper: FloatArray, more: FloatArray) -> None:
         dslack = rise + self.off
         dworth = more - self.worth - self.worth / self.slack * dslack
-        # Where the slack is little (levels are at most 1, and slopes as much as their worth), rounding
-        # leaves nothing of its change: that of the slope tells.
+        # Where the slack is little (levels are at most 1, and slopes as much as their worth),
+        # rounding leaves nothing of its change: that of the slope tells.
         of_slope = steeper / self.part - self.pull + self.bend * rise
         tight = self.slack * self.slope < self.worth
         self.dworth = np.where(tight, of_slope, dworth)

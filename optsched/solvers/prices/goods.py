@@ -72,8 +72,9 @@ class Goods:
 
     @cached_property
     def _entries(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """What columns hold of goods, entry by entry: good and class as one number, where the column
-        is in a table of places, and how much."""
+        """What columns hold of goods, entry by entry: good and class as one number, where the
+        column is in a table of places, and how much.
+        """
         usage, (classes, width) = self.market.usage.tocoo(), self.place.shape
         where = np.full(self.market.columns + 1, -1)
         where[self._column] = np.arange(self.place.size)
@@ -114,8 +115,9 @@ class Goods:
     ) -> FloatArray:
         """sum_k N_k G_k (diag(d) - d d' / S - g t t') G_k', shape (R, R).
 
-        ``spread`` d and ``tilt`` t have shape (K, w), ``total`` S = sum_j d_j + idle and ``bend`` g shape (K,). Where
-        each place is one good, the first two terms are a Laplacian, summed up without cancellation.
+        ``spread`` d and ``tilt`` t have shape (K, w), ``total`` S = sum_j d_j + idle and ``bend`` g
+        shape (K,). Where each place is one good, the first two terms are a Laplacian, summed up
+        without cancellation.
         """
         first, second = np.sqrt(self.weight / total), np.sqrt(self.weight * bend)
         if self.market.good is not None:

@@ -1,17 +1,18 @@
 """An interior-point method for a sum of concave utilities: each step is a small system in the
 prices.
 
-Class k, of total weight N_k, spends the parts x_kj of its time in place j and idles the rest s_k; its level is
-tau_k = sum_j a_kj x_kj. With prices p of the goods (W of each, c of it left over), y_k = phi_k f'(tau_k) what a little
-more of the level is worth, and u_k what a unit of the member's time is worth, the optimum is where
+Class k, of total weight N_k, spends the parts x_kj of its time in place j and idles the rest s_k;
+its level is tau_k = sum_j a_kj x_kj. With prices p of the goods (W of each, c of it left over), y_k
+= phi_k f'(tau_k) what a little more of the level is worth, and u_k what a unit of the member's time
+is worth, the optimum is where
 
     z_kj = q_kj(p) + u_k - a_kj y_k >= 0,   sum_j x_kj + s_k = 1,   sum_k N_k G_k x_k + c = W
     x_kj z_kj = 0,   s_k u_k = 0,   p_r c_r = 0
 
-A step aims at products mu instead of 0 (Newton with Mehrotra's second-order term, products of goods weighing as much
-as all of the classes). A class is tied to the others by the prices alone: with d_j = x_j / z_j,
-S = sum_j d_j + s / u, the centre b = sum_j a_j d_j / S, t_j = d_j (a_j - b) and the bend of the utility
--phi f''(tau) = kappa, it holds by
+A step aims at products mu instead of 0 (Newton with Mehrotra's second-order term, products of goods
+weighing as much as all of the classes). A class is tied to the others by the prices alone: with d_j
+= x_j / z_j, S = sum_j d_j + s / u, the centre b = sum_j a_j d_j / S, t_j = d_j (a_j - b) and the
+bend of the utility -phi f''(tau) = kappa, it holds by
 
     M_k = diag(d) - d d' / S - g t t',   g = kappa / (1 + kappa (sum_j d_j (a_j - b)^2 + b^2 s / u))
 
@@ -26,7 +27,8 @@ too, for every class: where weights are of many orders, some ten steps more.
 
 A floor under a level, tau_k >= L_k, has a worth v_k that is a part of y_k (`floor_steps`).
 
-Bound, for any p, y >= 0:  p . W + sum_k N_k (max(0, max_j (a_kj y_k - q_kj)) + max_{v >= L_k} (phi_k f(v) - y_k v)).
+Bound, for any p, y >= 0:  p . W + sum_k N_k (max(0, max_j (a_kj y_k - q_kj)) + max_{v >= L_k}
+(phi_k f(v) - y_k v)).
 
 S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM Journal on
 Optimization 2(4), 1992.
@@ -355,7 +357,9 @@ class Interior(InteriorSearch):
         self._log_slope = np.log(self.y / self.curve.size)
 
     def _evaluate(self, length: float) -> None:
-        """Take this part of the step of x and z, and compute value and bound of the scaled point."""
+        """Take this part of the step of x and z, and compute value and bound of the scaled
+        point.
+        """
         goods, curve, e = self.goods, self.curve, self.curve.exponent
         self._q = goods.costs_by_place(self.p)
         rent = np.empty_like(self.y)
@@ -401,7 +405,8 @@ class Interior(InteriorSearch):
         )
 
     def _off(self, log_slope: FloatArray, log_level: FloatArray, worth: FloatArray) -> FloatArray:
-        """How far the slopes are from what a little more of a level and of a floor is worth, shape (K,).
+        """How far the slopes are from what a little more of a level and of a floor is worth, shape
+        (K,).
 
         In logarithms of slopes over phi, as they are over many orders.
         """
@@ -493,8 +498,9 @@ class Interior(InteriorSearch):
     def _rise_of_floors(
         self, dq: FloatArray, bend: FloatArray, tilt: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """By how much the step that `weigh` began raises the levels that have floors, and their slopes,
-        shape (F,)."""
+        """By how much the step that `weigh` began raises the levels that have floors, and their
+        slopes, shape (F,).
+        """
         k = self.floors.k
         total, centre, damp, dy, du, *_ = self._columns[:, k]
         a, x, z = self.a[:, k], self.x[:, k], self.z[:, k]
@@ -506,7 +512,9 @@ class Interior(InteriorSearch):
         return (a * (-x - x / z * dz)).sum(axis=0), dy
 
     def _held_by(self, k: IntArray, time: FloatArray) -> FloatArray:
-        """What some classes hold of each good that spend this time in their places, shape (w, F)."""
+        """What some classes hold of each good that spend this time in their places, shape (w,
+        F).
+        """
         if not len(k):
             return np.zeros_like(self.capacity)
         if self.goods.market.good is not None:
@@ -532,7 +540,9 @@ class Interior(InteriorSearch):
         return lambda held, more: solve(held + more - unheld)
 
     def _on_curve(self, dy: FloatArray, length: float) -> float:
-        """The part of a step after which slopes are nearer to those of the utility, or stay near."""
+        """The part of a step after which slopes are nearer to those of the utility, or stay
+        near.
+        """
         before = float(np.abs(self.off).max())
         while length > 1e-10:
             self._log_slope = np.log((self.y + length * dy) / self.curve.size)

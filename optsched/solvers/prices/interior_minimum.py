@@ -1,8 +1,8 @@
 """An interior-point method for the smallest level, for many goods, where cutting planes converge
 slowly.
 
-With the notation of `optsched.solvers.prices.interior`, and the slack v_k of each level, the optimum
-of max t is where
+With the notation of `optsched.solvers.prices.interior`, and the slack v_k of each level, the
+optimum of max t is where
 
     z_kj = q_kj(p) + u_k - a_kj y_k >= 0,   sum_j x_kj + s_k = 1,   sum_k N_k G_k x_k + c = W
     tau_k - v_k = t,   sum_k N_k y_k = 1
@@ -37,7 +37,8 @@ STEPS = 200
 STALLED = 6
 """Steps without a smaller gap, after which it gets no smaller."""
 REACH, MOST = 0.9, 0.99
-"""Part of the way to the boundary that a step goes at least, and as far as the predictor, at most."""
+"""Part of the way to the boundary that a step goes at least, and as far as the predictor, at
+most."""
 
 
 @dataclass(frozen=True)

@@ -42,12 +42,13 @@ NEAR = 6
 AT_ONCE = 3
 """Small programs that prices of a sample are worth, before any cutting planes."""
 SAMPLES = 4
-"""Prices of a sample that are asked; all but the first are corrected for what the whole differs by."""
+"""Prices of a sample that are asked; all but the first are corrected for what the whole differs
+by."""
 GUESS, SHARP = 1e-5, 1e-6
 """Gap that prices of a sample are taken to leave, and at which its search ends."""
 NARROW, WIDE = 8.0, 20.0
-"""Part of a price by which that of the small program may differ from it, over the part of the classes
-that it decides about: with floors, and without.
+"""Part of a price by which that of the small program may differ from it, over the part of the
+classes that it decides about: with floors, and without.
 """
 SLOW = 0.5
 """Part of the gap that is left by a small program that decides about too few classes."""
@@ -56,12 +57,14 @@ LEAST = 0.1
 LEFT = 1e-3
 """Part of a capacity that is left for a sample, at least."""
 LACKING = 1e-10
-"""Tolerance of a choice: the part of a capacity that it may exceed, and then of its floors that it may miss."""
+"""Tolerance of a choice: the part of a capacity that it may exceed, and then of its floors that it
+may miss."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The columns that classes choose at given prices: one place, or two of them to be at a floor; idle at -1.
+    """The columns that classes choose at given prices: one place, or two of them to be at a floor;
+    idle at -1.
 
     Attributes
     ----------

@@ -58,8 +58,8 @@ PROBED = 0.1
 NEARLY = 1e-3
 """Distance to 1 below which a probe is a search: that costs little more."""
 LOST, WIDE = 1e-2, 24
-"""Gap that cutting planes leave where prices are too many for them, and places of a class from which
-small programs take longer than interior steps.
+"""Gap that cutting planes leave where prices are too many for them, and places of a class from
+which small programs take longer than interior steps.
 """
 NOTHING = 1e-11
 """Worth of a resource, of 1 in all, below which its price is 0:

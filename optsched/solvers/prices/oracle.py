@@ -9,8 +9,8 @@ So at most two places are used. On the segment from L to U of the hull, with a_L
     rent    u_k = max(0, max_j (a_kj y_k - q_kj))             what a unit of the member's time is worth
     shares  U: (t - a_L) / (a_U - a_L),  L: the rest of the time
 
-and (p . W + sum_k n_k u_k) / sum_k n_k y_k bounds the smallest level from above, whatever the prices are: divided by
-that sum, (p, y, u) is feasible in the dual program.
+and (p . W + sum_k n_k u_k) / sum_k n_k y_k bounds the smallest level from above, whatever the
+prices are: divided by that sum, (p, y, u) is feasible in the dual program.
 """
 
 from __future__ import annotations
@@ -257,7 +257,8 @@ def _most_below(
         np.multiply(a[j], slope, out=below)
         below -= q[j]
         np.greater(below, gain, out=better)
-        # The last place that is better is the highest number: a maximum takes half of the time of a mask.
+        # The last place that is better is the highest number: a maximum takes half of the time of a
+        # mask.
         np.maximum(found, better.view(np.int8) * np.int8(j), out=found)
         np.maximum(gain, below, out=gain)
     return gain, found

@@ -10,7 +10,8 @@ import numpy as np
 from optsched.arrays import FloatArray
 
 SHIFTS = (1e-14, 1e-12, 1e-10)
-"""Relative shifts of the diagonal, of which the least is used with which the system can be solved."""
+"""Relative shifts of the diagonal, of which the least is used with which the system can be
+solved."""
 
 
 def price_system(
@@ -27,7 +28,8 @@ def price_system(
 
 
 def _solver_of(matrix: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
-    """Solves systems of a matrix with the diagonal 1, by Cholesky's factors; None where it has none.
+    """Solves systems of a matrix with the diagonal 1, by Cholesky's factors; None where it has
+    none.
 
     Goods that run out together, and with the time, leave it singular but for rounding, and then a
     little is added.

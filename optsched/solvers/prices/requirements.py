@@ -1,6 +1,7 @@
 """Several requirements of a class as one, by a column for each pair of columns that balances two.
 
-A member of a class is to reach s in two measures: a level and a floor of another kind, or two floors.
+A member of a class is to reach s in two measures: a level and a floor of another kind, or two
+floors.
 
     sum_j a_j x_j >= s,   sum_j d_j x_j >= s,   sum_j x_j <= 1,   x >= 0
 
@@ -8,12 +9,14 @@ Places i with a_i > d_i and j with a_j < d_j can be mixed so that both measures 
 
     m_ij = l a_i + (1 - l) a_j = l d_i + (1 - l) d_j,    l = (d_j - a_j) / (a_i - d_i + d_j - a_j)
 
-Such a pair is a column that gives m_ij, and a single place gives min(a_j, d_j). Every x is a mixture of
-pairs and single places that together give min(a x, d x): the shortfall of one measure is balanced as far as
-possible, and of the rest each place gives its smaller measure. So both requirements are one over these
-columns, of which there are at most w + w^2 / 4; further measures are taken in one after the other.
+Such a pair is a column that gives m_ij, and a single place gives min(a_j, d_j). Every x is a
+mixture of pairs and single places that together give min(a x, d x): the shortfall of one measure is
+balanced as far as possible, and of the rest each place gives its smaller measure. So both
+requirements are one over these columns, of which there are at most w + w^2 / 4; further measures
+are taken in one after the other.
 
-A slope y of the one requirement is parted in the same way. With the rent u of the time and the costs q of
+A slope y of the one requirement is parted in the same way. With the rent u of the time and the
+costs q of
 the places, y = y_a + y_d is dual feasible where  a_j y_a + d_j y_d - u <= q_j  for every place, which leaves
 y_a an interval: the pairs say that it is not empty (Fourier, Motzkin).
 """
@@ -36,7 +39,8 @@ SAME, ROUNDING = 1e-12, 1e-15
 
 
 def floor_measures(program: AllocationProgram, market: Market) -> list[FloatArray]:
-    """Part of its floors that all a member's time gives in each place, shape (K, w) for each measure;
+    """Part of its floors that all a member's time gives in each place, shape (K, w) for each
+    measure;
     inf in the rows of classes without one.
     """
     floors = program.class_floors

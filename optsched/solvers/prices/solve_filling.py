@@ -21,13 +21,13 @@ from optsched.solvers.prices.solve_minimum import at_floors
 from optsched.solvers.prices.watch import Watch
 
 UNCLEAR = 1e-4
-"""Part of the clock by which the levels of a stage may be in doubt: those frozen before may give way
-by rounding, and pools where they hold little gain much by that. The stage has both sides, its value
-and its bound, and whoever is frozen is held beyond this doubt (`Filling.freeze`).
+"""Part of the clock by which the levels of a stage may be in doubt: those frozen before may give
+way by rounding, and pools where they hold little gain much by that. The stage has both sides, its
+value and its bound, and whoever is frozen is held beyond this doubt (`Filling.freeze`).
 """
 PARTS = (0.0, 1e-3, 1e-1)
-"""Parts of the classes that a stage holds whose level is worth less than 1 at the prices from which the
-search for those of the last program begins.
+"""Parts of the classes that a stage holds whose level is worth less than 1 at the prices from which
+the search for those of the last program begins.
 """
 HIGHER = (1e1, 1e2, 1e3)
 """Factors on the first of these, as those who wait need higher prices to be worth nothing."""

@@ -112,7 +112,9 @@ class PriceMethod(Solver):
     def solve_allocation(
         self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None
     ) -> Values:
-        """See `Solver.solve_allocation`; ``start`` are prices of all resources, near the optimal ones."""
+        """See `Solver.solve_allocation`; ``start`` are prices of all resources, near the optimal
+        ones.
+        """
         self.check(program, limits)
         began = time.perf_counter()
         if program.utility.smallest_level:

@@ -5,13 +5,13 @@ With delays the level that a class needs for the value t is a convex function of
     g_k(t) = t,  or t / (1 - a_k t) with a delay
 
 and some classes have floors (a deadline, a minimum service), which x_k must reach: f_k(x) >= 1.
-The value t is feasible if the levels divided by g(t), and the f, can all be 1. That is max-min fairness once
-more, of classes with several requirements (`optsched.solvers.prices.requirements`):
+The value t is feasible if the levels divided by g(t), and the f, can all be 1. That is max-min
+fairness once more, of classes with several requirements (`optsched.solvers.prices.requirements`):
 
     s(t) = max s   s.t.   level_k(x) >= s g_k(t),  f_k(x) >= s  for every class k,   x within time and resources
 
-Prices p, rents u and slopes y, v at its optimum, with sum_k n_k (y_k + v_k) = 1, say what any t' costs
-beyond what the resources are worth:
+Prices p, rents u and slopes y, v at its optimum, with sum_k n_k (y_k + v_k) = 1, say what any t'
+costs beyond what the resources are worth:
 
     h(t') = sum_k n_k (y_k g_k(t') / g_k(t) + v_k - u_k) - p . W  <=  0    for every feasible t'
 
@@ -20,8 +20,8 @@ h(t) is 1 - s(t), and h is convex. So its tangent at t cuts off all values above
     t - (1 - s(t)) / d,    d = sum_k n_k y_k g_k'(t) / g_k(t)
 
 and the largest that is left is the next t: Newton's method from above. It ends as soon as no class
-changes its segment any more, and each stays above or below its floor. Where d is 0 and s(t) below 1, or the next
-t below 0, the floors alone cannot be met, which p, u and v prove (Farkas).
+changes its segment any more, and each stays above or below its floor. Where d is 0 and s(t) below
+1, or the next t below 0, the floors alone cannot be met, which p, u and v prove (Farkas).
 """
 
 from __future__ import annotations
@@ -108,15 +108,15 @@ def reached_part(
     wanted: float = EXACT,
     probing: bool = False,
 ) -> tuple[Equilibrium, list[FloatArray]]:
-    """What part of all that it is asked for every class can reach, at most 1, and the slopes of each
-    measure.
+    """What part of all that it is asked for every class can reach, at most 1, and the slopes of
+    each measure.
 
     Parameters
     ----------
     market : Market
     measures : sequence of FloatArray, shape (K, w) each
-        Part of what is asked for that all of a member's time gives in each place; inf in the rows of
-        classes that are asked for nothing. Everybody is asked for something.
+        Part of what is asked for that all of a member's time gives in each place; inf in the rows
+        of classes that are asked for nothing. Everybody is asked for something.
     prices : FloatArray or None, shape (R,)
         Where to start.
     watch : Watch
@@ -199,7 +199,8 @@ class TargetSearch:
         Its utility is a smallest level, with or without delays.
     market : Market
     floors : sequence of FloatArray, shape (K, w) each
-        Part of its floor that one job reaches by running all the time in each place; inf without one.
+        Part of its floor that one job reaches by running all the time in each place; inf without
+        one.
     watch : Watch
     """
 

@@ -22,7 +22,9 @@ class StopRule(Protocol):
 
 @dataclass(frozen=True)
 class InnerWatch:
-    """The stop rule of a search within another one: it reports value and bound of the outer search."""
+    """The stop rule of a search within another one: it reports value and bound of the outer
+    search.
+    """
 
     watch: StopRule
     value: float

@@ -147,7 +147,9 @@ class ConfigurationPricing(ColumnPricing):
         return float(self.classes.count @ self.excess(duals))
 
     def best(self, duals: Duals, above: FloatArray) -> tuple[FloatArray, Chosen]:
-        """`excess`, and the best configuration of each class whose reduced cost exceeds ``above``."""
+        """`excess`, and the best configuration of each class whose reduced cost exceeds
+        ``above``.
+        """
         most, found = np.zeros(len(self.classes)), [Chosen.none()]
         for klass, value, cell in self.priced(duals, self.choosing):
             np.maximum.at(most, klass, value)

@@ -244,7 +244,9 @@ class FirstPart(NamedTuple):
 
 
 class SolvePart(NamedTuple):
-    """Task: solve a part, from the state of its last search or from the prices of the first part."""
+    """Task: solve a part, from the state of its last search or from the prices of the first
+    part.
+    """
 
     part: int
     before: SearchEnd | None = None

@@ -214,7 +214,9 @@ class PairPricing(ColumnPricing):
         return first, self.scale[pairs.second] * self.table.rate(b, a, pairs.way)
 
     def possible(self, first: IntArray, second: IntArray, way: IntArray) -> ClassPairs:
-        """The given pairs that can be generated, each once and in order; ways below 0 do not exist."""
+        """The given pairs that can be generated, each once and in order; ways below 0 do not
+        exist.
+        """
         first, second = np.minimum(first, second), np.maximum(first, second)
         fits = (way >= 0) & ((first != second) | (self.classes.count[first] > 1))
         fits &= self.table.can_share(self.classes.kind[first], self.classes.kind[second], way)
@@ -237,7 +239,8 @@ class PairPricing(ColumnPricing):
         return most
 
     def alone_excess(self, duals: Duals) -> FloatArray:
-        """Largest reduced cost of a column alone of each class, at least 0 (due to rounding of duals);
+        """Largest reduced cost of a column alone of each class, at least 0 (due to rounding of
+        duals);
         shape (K,).
         """
         C = self.classes
@@ -265,7 +268,8 @@ class PairPricing(ColumnPricing):
         them.
 
         sum_c d_c x_c <= sum_k n_k v_k / 2  over pairs c of value d_c, where v_k is the largest value of class k; and
-        where the duals of the levels make less than 1, what a smallest level beyond that of jobs alone adds.
+        where the duals of the levels make less than 1, what a smallest level beyond that of jobs
+        alone adds.
         """
         C = self.classes
         beyond = 0.0

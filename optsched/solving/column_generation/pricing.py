@@ -1,4 +1,5 @@
-"""Pricing of columns that are not generated: duals, reduced costs, and the bound over all columns."""
+"""Pricing of columns that are not generated: duals, reduced costs, and the bound over all
+columns."""
 
 from __future__ import annotations
 
@@ -96,8 +97,8 @@ def refuse(program: AllocationProgram, *, gone: bool, concave: bool) -> None:
 
 
 def level_scale(program: AllocationProgram) -> FloatArray:
-    """Level of each class per steps/s, shape (K,); raises `UsageError` if levels are not proportional to
-    throughputs.
+    """Level of each class per steps/s, shape (K,); raises `UsageError` if levels are not
+    proportional to throughputs.
     """
     C, levels = program.classes, program.levels.tocsc()
     some = np.flatnonzero(C.alone & (C.rate_a > 0))
