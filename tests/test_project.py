@@ -232,12 +232,13 @@ def test_a_docstring_is_the_mathematics(place: str) -> None:
 @pytest.mark.parametrize("place", RANKINGS)
 def test_a_docstring_is_the_rule(place: str) -> None:
     owner = RANKINGS[place]
-    lines = [line.strip() for line in (inspect.getdoc(owner) or "").splitlines()]
-    assert "Key" in lines
+    text = inspect.getdoc(owner) or ""
+    assert "Key" in text.splitlines()
     options = set(owner.Options.model_fields) - set(RankingOptions.model_fields)
-    told = lines[lines.index("Options") + 1 :] if "Options" in lines else []
-    told = told[: told.index("")] if "" in told else told
-    assert {line.split()[0] for line in told} == options
+    _, _, documented = text.partition("\nOptions\n")
+    section, _, _ = documented.partition("\n\n")
+    # A line that is indented deeper continues the option above it.
+    assert set(re.findall(r"^ {4}(\w+)", section, re.MULTILINE)) == options
 
 
 # --- the files -----------------------------------------------------------------------------------------------------

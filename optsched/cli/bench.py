@@ -107,11 +107,11 @@ def bench(
     failed (see `optsched solve`), 130 interrupted; the results so far are kept.
 
     Examples:
-        optsched bench @quickstart @packing -f makespan -f max-throughput --solver highs --solver
-        clarabel optsched bench 'instances/*.json' -f makespan --time-limit 60s --memory-limit 4GB
-        --jobs 2 -o results.csv optsched bench 'models/*.mps' --solver highs --solver scip --seeds 5
-        -o results.json optsched bench generate:cluster:jobs=50,seeds=1..3 -f
-        max-throughput:integral=true optsched bench sweep.toml -o results.csv
+        optsched bench @quickstart @packing -f makespan -f max-throughput --solver highs --solver clarabel
+        optsched bench 'instances/*.json' -f makespan --time-limit 60s --memory-limit 4GB --jobs 2 -o results.csv
+        optsched bench 'models/*.mps' --solver highs --solver scip --seeds 5 -o results.json
+        optsched bench generate:cluster:jobs=50,seeds=1..3 -f max-throughput:integral=true
+        optsched bench sweep.toml -o results.csv
     """
     benchmark = benchmark_of(swept, contest)
     from optsched.benchmarking.best_known import BestKnown, read_best, with_best_known

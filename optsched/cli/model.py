@@ -516,8 +516,8 @@ def fit_pairs(
 
     Examples:
         optsched model fit-pairs pairs.csv -o pairs.json
-        optsched model fit-pairs rates.csv --alone alone.csv --model row-column --base model.json -o
-        both.json optsched model fit-pairs simulation_throughputs.json -o pairs.json
+        optsched model fit-pairs rates.csv --alone alone.csv --model row-column --base model.json -o both.json
+        optsched model fit-pairs simulation_throughputs.json -o pairs.json
     """
     chosen = with_options(model, options or {})
     from optsched.formats.pairs import read_pairs
@@ -642,9 +642,8 @@ def predict(
 
     Examples:
         optsched model predict model.json profiles.csv
-        optsched model predict model.json --workload bert --gpu T4 --gpus 1,2,4,8 --gpus-per-node 4
-        --batch-per-gpu 32 optsched model predict model.json --workload bert --gpu T4 --gpus 4,8
-        --nodes 1,2 --batch 256 --json
+        optsched model predict model.json --workload bert --gpu T4 --gpus 1,2,4,8 --gpus-per-node 4 --batch-per-gpu 32
+        optsched model predict model.json --workload bert --gpu T4 --gpus 4,8 --nodes 1,2 --batch 256 --json
     """
     if bool(profiles) == (asked != Asked()):
         raise UsageError(
@@ -910,9 +909,8 @@ def evaluate(
 
     Examples:
         optsched model evaluate profiles.csv --model pollux --model interpolation
-        optsched model evaluate profiles.csv -m pollux --split random:fraction=0.1 --split few-shot
-        --seeds 5 optsched model evaluate profiles.csv -m pollux --split gpu-out --workloads --plot
-        errors.png
+        optsched model evaluate profiles.csv -m pollux --split random:fraction=0.1 --split few-shot --seeds 5
+        optsched model evaluate profiles.csv -m pollux --split gpu-out --workloads --plot errors.png
     """
     wanted = models.wanted
     from optsched.study.fitting import evaluate_models

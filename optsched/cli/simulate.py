@@ -204,10 +204,9 @@ def simulate(
 
     Examples:
         optsched simulate trace.json --policy max-min-fairness --policy srtf --policy tiresias
-        optsched simulate trace.json -p water-filling:hysteresis=0.5 --seeds 5 --noise 0.1 --jobs 2
-        -o results.csv optsched simulate trace.json -p finish-time-fairness --mode gavel --json
-        optsched simulate trace.json -p max-min-fairness -p srtf --failures 100 --keep runs --page
-        runs.html
+        optsched simulate trace.json -p water-filling:hysteresis=0.5 --seeds 5 --noise 0.1 --jobs 2 -o results.csv
+        optsched simulate trace.json -p finish-time-fairness --mode gavel --json
+        optsched simulate trace.json -p max-min-fairness -p srtf --failures 100 --keep runs --page runs.html
     """
     if trace == "-":
         raise UsageError(
