@@ -207,11 +207,11 @@ def packing(gpus: IntArray, share: FloatArray, count: int) -> SharePacking:
     # Negated, so that the largest shares come first.
     sizes, kind = np.unique(-share, return_inverse=True)
     found = _dealt(_filled(-sizes, kind[order], gpus[order], count), kind, gpus)
-    pieces = np.bincount(kind, gpus, len(sizes)).astype(np.int64)
-    if found.fits or int(pieces.sum()) > PIECES:
+    if found.fits or int(gpus.sum()) > PIECES:
         return found
+    needs = [sorted(gpus[kind == number].tolist(), reverse=True) for number in range(len(sizes))]
     try:
-        filled = _Search((-sizes).tolist()).fill(tuple(pieces.tolist()), count)
+        filled = _Search((-sizes).tolist()).fill(tuple(map(tuple, needs)), count)
     except _GaveUp:
         return SharePacking(None)
     return SharePacking(False) if filled is None else _dealt(np.array(filled), kind, gpus)
@@ -303,6 +303,10 @@ def _most(gpus: IntArray, share: FloatArray, count: int) -> tuple[int, int]:
     return low, bound
 
 
+_Needs = tuple[tuple[int, ...], ...]
+"""For each size, GPUs that its rows still need."""
+
+
 class _GaveUp(Exception):
     """The search took too many steps."""
 
@@ -310,6 +314,11 @@ class _GaveUp(Exception):
 class _Search:
     """Fills one GPU after the other with the largest remaining share and every maximal choice of
     others.
+
+    The state has, for each size, the number of GPUs that each row with shares of this size still
+    needs, descending. A row has at most one share on a GPU. Of equal shares those of the rows that
+    need most GPUs come first: if a row with fewer had one instead, the other row would have a GPU
+    to give for it.
 
     Parameters
     ----------
@@ -320,9 +329,9 @@ class _Search:
     def __init__(self, sizes: list[float]) -> None:
         self.sizes = sizes
         self.steps = 0
-        self.hopeless: set[tuple[tuple[int, ...], int]] = set()
+        self.hopeless: set[tuple[_Needs, int]] = set()
 
-    def fill(self, left: tuple[int, ...], count: int) -> list[tuple[int, ...]] | None:
+    def fill(self, left: _Needs, count: int) -> list[tuple[int, ...]] | None:
         """Number of shares of each size on each of at most ``count`` GPUs, or None if they do not
         fit.
         """
@@ -331,44 +340,56 @@ class _Search:
         if self._total(left) > count * FULL or (left, count) in self.hopeless:
             return None
         # All GPUs are equal: the largest remaining share can go on this one.
-        first = next(number for number, many in enumerate(left) if many)
-        for chosen in self._choices(left, first, (0,) * first, FULL):
+        first = next(number for number, needs in enumerate(left) if needs)
+        least = [needs.count(count) for needs in left]
+        least[first] = max(least[first], 1)
+        possible = all(needs[0] <= count for needs in left if needs)
+        for chosen in self._choices(left, least, (), FULL) if possible else ():
             self.steps += 1
             if self.steps > STEPS:
                 raise _GaveUp
-            rest = tuple(many - used for many, used in zip(left, chosen, strict=True))
-            filled = self.fill(rest, count - 1)
+            filled = self.fill(_without(left, chosen), count - 1)
             if filled is not None:
                 return [chosen, *filled]
         # The order of the GPUs does not matter: these counts fail in every order.
         self.hopeless.add((left, count))
         return None
 
-    def _total(self, left: tuple[int, ...]) -> float:
-        return sum(many * size for many, size in zip(left, self.sizes, strict=True))
+    def _total(self, left: _Needs) -> float:
+        return sum(sum(needs) * size for needs, size in zip(left, self.sizes, strict=True))
 
     def _choices(
         self,
-        left: tuple[int, ...],
-        first: int,
+        left: _Needs,
+        least: list[int],
         chosen: tuple[int, ...],
         room: float,
     ) -> Iterator[tuple[int, ...]]:
-        """Counts of each size for one GPU, with at least one of the first size, such that no other
-        share fits beside them.
+        """Counts of each size for one GPU, at least those of ``least``, such that no other share fits
+        beside them.
         """
         number = len(chosen)
         if number == len(left):
             fits = any(
-                many > used and size <= room
-                for many, used, size in zip(left, chosen, self.sizes, strict=True)
+                len(needs) > used and size <= room
+                for needs, used, size in zip(left, chosen, self.sizes, strict=True)
             )
             if not fits:
                 yield chosen
             return
-        most = min(left[number], int(room / self.sizes[number]))
-        for used in range(most, 0 if number == first else -1, -1):
-            yield from self._choices(left, first, (*chosen, used), room - used * self.sizes[number])
+        most = min(len(left[number]), int(room / self.sizes[number]))
+        for used in range(most, least[number] - 1, -1):
+            rest = room - used * self.sizes[number]
+            yield from self._choices(left, least, (*chosen, used), rest)
+
+
+def _without(left: _Needs, chosen: tuple[int, ...]) -> _Needs:
+    """What rows still need after one GPU, where those that need most come first."""
+    rest = []
+    for needs, used in zip(left, chosen, strict=True):
+        after = [need - (place < used) for place, need in enumerate(needs)]
+        rest.append(tuple(sorted((need for need in after if need), reverse=True)))
+    return tuple(rest)
 
 
 def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> Packed | None:

@@ -8,7 +8,9 @@ from optsched.candidates import JobRows
 from optsched.errors import UsageError
 from optsched.placement import check_rounds, realise
 from optsched.placement.instant import run_matrix
+from optsched.placement.node_room import NodeRoom
 from optsched.program import AllocationProgram
+from optsched.program.space import PLACEABLE
 from optsched.registry import load_solver
 from optsched.solution import Allocation, Rounds
 from optsched.solution.document import RoundsDocument
@@ -42,6 +44,7 @@ def check_document_rounds(subject: RebuiltSolution, resolve: bool, findings: Fin
     for problem in check_rounds(rounds, subject.classes):
         findings.add(f"rounds.{problem.field}", problem.words)
     if resolve and len(findings) == before:
+        _check_nodes(subject, rounds, findings)
         _make_again(subject, rounds, rows, findings)
 
 
@@ -92,6 +95,23 @@ def _as_rounds(
         rounds=number,
         finished=document.finished,
     )
+
+
+def _check_nodes(subject: RebuiltSolution, rounds: Rounds, findings: Findings) -> None:
+    """With ``placeable``, the rows of each slice find nodes together."""
+    constraints = subject.document.constraints
+    counted = any(item["kind"] == PLACEABLE for item in constraints)
+    if not counted or rounds.method == "priority":
+        return
+    nodes = NodeRoom.of(rounds.classes, rounds.rows.column, Engine(load_solver), constraints)
+    # Contents of nodes that are made on demand may be missing here, and prove nothing.
+    if nodes is None or not nodes.space.complete:
+        return
+    for number in range(len(rounds)):
+        running = rounds.running(number)
+        if len(nodes.fitting(running)) < len(running):
+            words = f"its rows find no nodes side by side, expected rows that do ({PLACEABLE})"
+            findings.add(f"rounds.slices[{number}].run", words)
 
 
 def _make_again(

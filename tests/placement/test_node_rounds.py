@@ -163,3 +163,39 @@ def test_racks_are_realised_as_promised() -> None:
     assert rounds.scale == pytest.approx(1.0)
     placed = optsched.place(optsched.realise(solution)).placement
     assert not placed.refused
+
+
+def test_verify_refuses_a_slice_whose_rows_find_no_nodes() -> None:
+    """All three gangs at once are within the 8 GPUs, but not on two nodes of 4."""
+    instance = optsched.load(two_nodes())
+    solution = optsched.solve(instance, "max-min-fairness", constraints=["placeable"])
+    document = optsched.realise(solution).to_document()
+    assert optsched.verify(instance, document, resolve=True).ok
+    made = document["rounds"]["slices"]
+    time_of = [sum(part["duration"] for part in made if row in part["run"]) for row in range(3)]
+    together = {"duration": time_of[0], "run": [0, 1, 2]}
+    alone = {"duration": time_of[2] - time_of[0], "run": [2]}
+    document["rounds"]["slices"] = [together, alone]
+    findings = optsched.verify(instance, document, resolve=True).findings
+    assert [finding.field for finding in findings] == ["rounds.slices[0].run"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_slices_of_gangs_that_share_gpus_are_known_to_fit(seed: int) -> None:
+    """`verify` packs their shares with GPUs that differ, gang by gang."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, 5, 3).tolist()
+    options = []
+    for _ in range(8):
+        gpus, share = int(random.integers(1, 5)), float(random.choice([0.25, 0.3, 0.4, 0.5, 0.6]))
+        gpus = min(gpus, sum(sizes))
+        where = {"pool": "v", "gpus": gpus, "nodes": min(gpus, 3), "share": share}
+        options.append(where | {"throughput": 1.0})
+    nodes = [{"name": f"n{row}", "gpus": size} for row, size in enumerate(sizes)]
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "v", "nodes": nodes}]},
+        "jobs": [{"id": f"j{row}", "options": [option]} for row, option in enumerate(options)],
+    }
+    solution = optsched.solve(document, "max-min-fairness", constraints=["placeable"])
+    assert optsched.verify(optsched.realise(solution)).ok
