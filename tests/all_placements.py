@@ -165,6 +165,42 @@ def small_instance(kind: str, seed: int) -> Document:
 KINDS = ("gangs", "shares", "slices", "spread")
 
 
+def staying_instance(kind: str, seed: int) -> Document | None:
+    """A small instance of which up to two jobs with shares of GPUs run on one node and stay there;
+    None if it has no such job.
+    """
+    document = small_instance(kind, seed)
+    rng = np.random.default_rng([seed, KINDS.index(kind), 1])
+    for job in document["jobs"]:
+        way = job.get("options", [{}])[0]
+        if len(staying(document)) < 2 and way.get("share", 1.0) < 1.0:
+            wider = {"options": [way], "preemptible": False}
+            places = places_of(document, job | wider)
+            if places:
+                gpus = places[int(rng.integers(len(places)))]
+                job |= wider | {"running": {"pool": "v", "gpus": list(gpus)}}
+    return document if staying(document) else None
+
+
+def places_of(document: Document, job: Document) -> list[tuple[str, ...]]:
+    """GPUs of one node on which a job with one option can run beside those that stay."""
+    way, board = ways_of(document, job)[0], document["cluster"]["pools"][0].get("gpu", "")
+    found = []
+    for name, (on_gpus, *rooms, taken) in held_nodes(document).items():
+        short = any(need * way.gpus > room for need, room in zip(way.needs, rooms, strict=True))
+        if short or (taken and way.apart):
+            continue
+        after = [tuple(sorted((*pieces, way.piece), key=str)) for pieces in on_gpus]
+        able = [f"{name}/{gpu}" for gpu, pieces in enumerate(after) if legal(pieces, board)]
+        found += list(itertools.combinations(able, way.gpus))
+    return found
+
+
+def staying(document: Document) -> list[Document]:
+    """The jobs that run and keep their GPUs."""
+    return [job for job in document["jobs"] if "running" in job]
+
+
 # --- all placements, one by one -------------------------------------------------------------------
 
 Piece = float | str
@@ -207,17 +243,45 @@ def legal(pieces: tuple[Piece, ...], board: str) -> bool:
 
 
 def empty(document: Document) -> tuple[tuple[Node, ...], list[str], str]:
-    """The nodes, rack by rack, with nothing on them; the rack of each; and the board."""
+    """The nodes, rack by rack, with nothing on them but jobs that stay; the rack of each; and the board."""
     pool = document["cluster"]["pools"][0]
     racks = document["cluster"].get("levels", {}).get("rack", {})
     rack = {name: key for key, names in racks.items() for name in names}
-    nodes = sorted(pool["nodes"], key=lambda node: str(rack.get(node["name"])))
-    label = [str(rack.get(node["name"])) for node in nodes]
-    start = tuple(
-        (((),) * node["gpus"], node.get("cpus", np.inf), node.get("memory", np.inf), False)
-        for node in nodes
-    )
-    return start, label, pool.get("gpu", "")
+    nodes = sorted(held_nodes(document).items(), key=lambda node: str(rack.get(node[0])))
+    label = [str(rack.get(name)) for name, _ in nodes]
+    return in_order([node for _, node in nodes], label), label, pool.get("gpu", "")
+
+
+def held_nodes(document: Document) -> dict[str, Node]:
+    """What the jobs that stay have on nodes, by name."""
+    found: dict[str, Node] = {
+        node["name"]: (
+            ((),) * node["gpus"],
+            node.get("cpus", np.inf),
+            node.get("memory", np.inf),
+            False,
+        )
+        for node in document["cluster"]["pools"][0]["nodes"]
+    }
+    for job in staying(document):
+        way = ways_of(document, job)[0]
+        for gpu in job["running"]["gpus"]:
+            name, index = gpu.split("/")
+            on_gpus, cpus, memory, taken = found[name]
+            rest = cpus - way.needs[0], memory - way.needs[1], taken or way.apart
+            mine = tuple(sorted((*on_gpus[int(index)], way.piece), key=str))
+            found[name] = (
+                tuple(mine if n == int(index) else on for n, on in enumerate(on_gpus)),
+                *rest,
+            )
+    return found
+
+
+def in_order(nodes: list[Node], label: list[str]) -> tuple[Node, ...]:
+    """Nodes of a rack with the same left are alike: one order stands for all."""
+    groups = [list(mine) for _, mine in itertools.groupby(range(len(nodes)), label.__getitem__)]
+    ordered = (sorted((nodes[node] for node in mine), key=text) for mine in groups)
+    return tuple(itertools.chain(*ordered))
 
 
 def can_run(document: Document, ways: list[Way]) -> bool:
@@ -235,7 +299,7 @@ def best_total(document: Document) -> float:
     Jobs from one on are worth no more than where any GPUs will do: a knapsack of so many 40ths of a GPU.
     """
     start, label, board = empty(document)
-    ways = [ways_of(document, job) for job in document["jobs"]]
+    ways = [ways_of(document, job) for job in document["jobs"] if "running" not in job]
     ways.sort(key=lambda mine: -max(way.rate for way in mine))
     sizes = [[round(40 * way.gpus * share_of(way.piece, board)) for way in mine] for mine in ways]
     knapsack = np.zeros((len(ways) + 1, 40 * sum(len(node[0]) for node in start) + 1))
@@ -262,7 +326,7 @@ def best_total(document: Document) -> float:
                         break
         return found if found >= knapsack[job + 1, free] else max(found, best(job + 1, left))
 
-    return best(0, start)
+    return best(0, start) + sum(ways_of(document, job)[0].rate for job in staying(document))
 
 
 def share_of(piece: Piece, board: str) -> float:
@@ -311,11 +375,7 @@ def seatings(
         choices = [
             node_after(node, part, way, board) for node, part in zip(left, split, strict=True)
         ]
-        # Nodes of a rack with the same left are alike: one order stands for all.
-        groups = [list(mine) for _, mine in itertools.groupby(range(len(left)), label.__getitem__)]
-        for after in itertools.product(*choices):
-            ordered = (sorted((after[node] for node in mine), key=text) for mine in groups)
-            found.add(tuple(itertools.chain(*ordered)))
+        found |= {in_order(list(after), label) for after in itertools.product(*choices)}
     return found
 
 

@@ -33,7 +33,8 @@ class Placeable(SideConstraint):
 
     Gangs that no group has room for, even alone, have N_t(x) <= 0.
 
-    Running jobs that cannot be preempted stay where they are: their GPUs are not there for others.
+    Running jobs that cannot be preempted stay where they are: others have what they leave of their
+    GPUs and nodes.
 
     These rows hold at every instant, hence on average: for fractions of time they are a relaxation.
 

@@ -1,14 +1,103 @@
-"""What running jobs hold: the share of their GPUs, and their needs per GPU."""
+"""What running jobs hold: GPUs, their share or slice (MIG) of each, and their needs per GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, owners
+from optsched.candidates.slices import NO_SLICE, layouts_of
 from optsched.instance import Instance
+from optsched.instance.layouts import MIG
 from optsched.performance.parameter_server import KEY
+
+FULL = 1.0 + 1e-9
+"""Shares of one GPU add up to at most this."""
+
+
+class HeldGpus(NamedTuple):
+    """GPUs that S running jobs hold, F in all.
+
+    Attributes
+    ----------
+    share : FloatArray, shape (S,)
+        Of each of its GPUs, in (0, 1].
+    profile : IntArray, shape (S,)
+        Profile of its slices (MIG), among those of the pool; `NO_SLICE` for none.
+    need : FloatArray, shape (S, names)
+        Per GPU, of the named resources.
+    gpu : IntArray, shape (F,)
+        Numbers in the cluster, job by job.
+    owner : IntArray, shape (F,)
+        Place of the job of each, ascending.
+    """
+
+    share: FloatArray
+    profile: IntArray
+    need: FloatArray
+    gpu: IntArray
+    owner: IntArray
+
+
+def held_gpus(
+    instance: Instance,
+    jobs: IntArray,
+    names: Sequence[str],
+    option: IntArray | None = None,
+) -> HeldGpus:
+    """What some running jobs hold.
+
+    Jobs that share a GPU have equal parts of it, unless their options state their shares.
+
+    Parameters
+    ----------
+    instance : Instance
+    jobs : IntArray, shape (S,)
+        Rows of the job table.
+    names : sequence of str
+        Resources whose need is asked for.
+    option : IntArray, shape (all jobs,), optional
+        As in `held_of`; by default no option is known.
+    """
+    if option is None:
+        option = np.full(len(instance.jobs_table), -1, np.int64)
+    places = instance.jobs_table.places
+    numbering = instance.cluster.numbering
+    share, need = held_of(instance, jobs, option, names)
+    holder = places.among(len(instance.jobs_table))[jobs]
+    gpu = places.numbers_of(holder, numbering)
+    owner = owners(places.length[holder])
+    load = np.bincount(gpu, share[owner], numbering.gpus)
+    holders = np.bincount(gpu, minlength=numbering.gpus)
+    # Two jobs that hold a whole GPU run as a pair: the instance states no shares of theirs.
+    over = load[gpu] > FULL
+    np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
+    return HeldGpus(share, _profiles_of(instance, jobs, option), need, gpu, owner)
+
+
+def _profiles_of(instance: Instance, jobs: IntArray, option: IntArray) -> IntArray:
+    """Profile of the slices (MIG) in which each of some running jobs runs; `NO_SLICE` for none.
+
+    Where several options are possible, it is that of the option with the largest share.
+    """
+    table, options = instance.jobs_table, instance.options
+    profile = np.full(len(jobs), NO_SLICE, np.int64)
+    for nth_job in np.flatnonzero(table.options[jobs] >= 0).tolist():
+        job = int(jobs[nth_job])
+        rows = options_in_use(instance, job, int(option[job]))
+        if not len(rows):
+            continue
+        row = int(rows[options.share[rows].argmax()])
+        name = options.attributes[row].get(MIG)
+        if name is not None and options.share[row] < 1.0:
+            number = table.running[job][0]
+            pool = instance.cluster.pools[number]
+            profile[nth_job] = layouts_of(pool, number).row(
+                name, f"option of job {table.names[job]}"
+            )
+    return profile
 
 
 def held_of(

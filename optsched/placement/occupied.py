@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, owners
-from optsched.candidates import NO_SLICE, Classes, JobRows, Slices
-from optsched.candidates.held import held_of, options_in_use
+from optsched.candidates import Classes, JobRows, Slices
+from optsched.candidates.held import held_gpus, held_of
 from optsched.candidates.resources import Resources
-from optsched.candidates.slices import layouts_of
 from optsched.instance import Instance
 from optsched.instance.cluster import NONE, Cluster
-from optsched.instance.layouts import MIG
 from optsched.instance.reading import show
 from optsched.placement.cut_gpus import CutGpus
 from optsched.placement.requests import (
@@ -402,46 +400,12 @@ def occupied_by(instance: Instance, jobs: IntArray, option: IntArray | None = No
     """
     if not len(jobs):
         return Occupied.none(instance)
-    if option is None:
-        option = np.full(len(instance.jobs_table), -1, np.int64)
-    places = instance.jobs_table.places
-    numbering = instance.cluster.numbering
-    share, need = held_of(instance, jobs, option, instance.cluster.node_resources)
-    holder = places.among(len(instance.jobs_table))[jobs]
-    gpu = places.numbers_of(holder, numbering)
-    owner = owners(places.length[holder])
-    load = np.bincount(gpu, share[owner], numbering.gpus)
-    holders = np.bincount(gpu, minlength=numbering.gpus)
-    # Two jobs that hold a whole GPU run as a pair: the instance states no shares of theirs.
-    over = load[gpu] > FULL
-    np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
+    held = held_gpus(instance, jobs, instance.cluster.node_resources, option)
     alone = np.full(len(jobs), NONE, np.int64)
-    of_node, of_group = need[:, : len(OWN)], need[:, len(OWN) :]
-    profile = _profiles_of(instance, jobs, option)
-    return Occupied(instance, jobs, alone, share, profile, of_node, of_group, gpu, owner).checked()
-
-
-def _profiles_of(instance: Instance, jobs: IntArray, option: IntArray) -> IntArray:
-    """Profile of the slices (MIG) in which each of some running jobs runs; `NO_SLICE` for none.
-
-    Where several options are possible, it is that of the option with the largest share.
-    """
-    table, options = instance.jobs_table, instance.options
-    profile = np.full(len(jobs), NO_SLICE, np.int64)
-    for nth_job in np.flatnonzero(table.options[jobs] >= 0).tolist():
-        job = int(jobs[nth_job])
-        rows = options_in_use(instance, job, int(option[job]))
-        if not len(rows):
-            continue
-        row = int(rows[options.share[rows].argmax()])
-        name = options.attributes[row].get(MIG)
-        if name is not None and options.share[row] < 1.0:
-            number = table.running[job][0]
-            pool = instance.cluster.pools[number]
-            profile[nth_job] = layouts_of(pool, number).row(
-                name, f"option of job {table.names[job]}"
-            )
-    return profile
+    of_node, of_group = held.need[:, : len(OWN)], held.need[:, len(OWN) :]
+    return Occupied(
+        instance, jobs, alone, held.share, held.profile, of_node, of_group, held.gpu, held.owner
+    ).checked()
 
 
 def crowded(instance: Instance, option: IntArray) -> BoolArray:

@@ -12,9 +12,12 @@ from optsched.arrays import IntArray
 from optsched.placement.problem import Assignment, Pieces, Problem, with_identities
 from optsched.program.space import (
     NOT_SHARED,
+    WHOLE_GPU,
     GangPart,
     GangSeats,
+    GpuRoom,
     Seat,
+    Staying,
     deal,
     gpus_of_pieces,
 )
@@ -88,16 +91,29 @@ def _on_gpus(
     return with_identities(problem, pieces, shared)
 
 
+def _partly_used(problem: Problem) -> dict[int, dict[int, GpuRoom]]:
+    """What jobs that stay leave of their GPUs, by node and index."""
+    nodes, numbering = problem.nodes, problem.nodes.instance.cluster.numbering
+    local = nodes.local().tolist()
+    found: dict[int, dict[int, GpuRoom]] = defaultdict(dict)
+    for gpu, room in sorted(Staying.of(nodes.instance).rooms.items()):
+        node = int(numbering.node_of(np.array([gpu]))[0])
+        if local[node] >= 0:
+            found[local[node]][gpu - int(numbering.start[node])] = room
+    return found
+
+
 def _shared(
     problem: Problem,
     seats: GangSeats,
     sharing: Mapping[int, Sequence[tuple[int, _SeatedPart]]],
     free: IntArray,
 ) -> dict[int, IntArray]:
-    """GPUs of the requests that share GPUs, rows (node, index), on the last free GPUs of each
-    node.
+    """GPUs of the requests that share GPUs, rows (node, index): on what jobs that stay leave of
+    their GPUs, and on the last free GPUs of each node.
     """
     layouts = seats.space.types.layouts
+    partly = _partly_used(problem)
     spots: dict[int, list[tuple[int, int]]] = defaultdict(list)
     without = set[int]()
     for node, parts in sharing.items():
@@ -107,9 +123,10 @@ def _shared(
         wanted = [(request, s.part) for request, s in parts if s.seat.shared_gpu == NOT_SHARED]
         rest = len(index) - len(with_contents)
         legal = layouts.get(parts[0][1].part.pool)
+        used = partly.get(node, {})
         found = gpus_of_pieces(
             [part.piece for _, part in wanted],
-            max(rest, 0),
+            [*used.values(), *[WHOLE_GPU] * max(rest, 0)],
             None if legal is None else legal.counts,
         )
         if rest < 0 or found is None:
@@ -119,7 +136,7 @@ def _shared(
         for request, part in parts:
             if part.seat.shared_gpu != NOT_SHARED:
                 spots[request].append((node, gpu_of[part.seat.shared_gpu]))
-        left = list(index)
+        left = [*used, *index]
         for (request, _), gpus in zip(wanted, found, strict=True):
             spots[request] += [(node, left[gpu]) for gpu in gpus]
     return {

@@ -365,8 +365,8 @@ class _Search:
         chosen: tuple[int, ...],
         room: float,
     ) -> Iterator[tuple[int, ...]]:
-        """Counts of each size for one GPU, at least those of ``least``, such that no other share fits
-        beside them.
+        """Counts of each size for one GPU, at least those of ``least``, such that no other share
+        fits beside them.
         """
         number = len(chosen)
         if number == len(left):

@@ -68,11 +68,13 @@ def price_nodes(space: Space, arrays: LinearArrays, y: FloatArray) -> PricedNode
     known: dict[tuple[int, bool], _Room] = {}
     finished = True
 
-    def worth(r: int, gpus: int, mine: IntArray, paid_for: float) -> float:
+    def worth(r: int, of_gpu: bool, mine: IntArray, paid_for: float) -> float:
         nonlocal finished
-        key = int(space.nodes.contents[r]), gpus == 0
+        key = int(space.nodes.contents[r]), of_gpu
         if key not in known:
-            known[key] = _Room.of(space, r, max(gpus, 1), mine)
+            whole = [1.0] * (1 if of_gpu else int(space.nodes.gpus[r]))
+            left = [] if of_gpu else [room.left for room in space.nodes.rooms[r]]
+            known[key] = _Room.of(space, r, [*whole, *left], mine)
         most, proved = known[key].most_worth(price[r, mine], paid_for)
         finished &= proved
         return most
@@ -81,8 +83,8 @@ def price_nodes(space: Space, arrays: LinearArrays, y: FloatArray) -> PricedNode
         node, gpu, one_gpu = space.bins[kind]
         if gpu is not None:
             # Shares take the place of a whole GPU, which costs what they are worth.
-            price[r, one_gpu] = worth(r, 0, gpu.mine, float(price[r, one_gpu]))
-        cost[r] = worth(r, int(space.nodes.gpus[r]), node.mine, float(cost[r]))
+            price[r, one_gpu] = worth(r, True, gpu.mine, float(price[r, one_gpu]))
+        cost[r] = worth(r, False, node.mine, float(cost[r]))
     return PricedNodes(sign * paid, finished)
 
 
@@ -109,10 +111,10 @@ class _Room(NamedTuple):
     session: Session
 
     @classmethod
-    def of(cls, space: Space, r: int, gpus: int, mine: IntArray) -> _Room:
-        """Of a node of a class, or of one of its GPUs."""
+    def of(cls, space: Space, r: int, left: list[float], mine: IntArray) -> _Room:
+        """Of a node of a class, or of one of its GPUs; with what is left of each GPU."""
         parts = [space.parts[p] for p in mine.tolist()]
-        A, room = _rows(parts, gpus, space.nodes.own[r], space.nodes.taken[:, r])
+        A, room = _rows(parts, left, space.nodes.own[r], space.nodes.taken[:, r])
         with np.errstate(divide="ignore", invalid="ignore"):
             fits = np.where(A > 0, np.floor(room[:, np.newaxis] / A + SLACK), np.inf).min(axis=0)
         kind = space.bins[int(space.nodes.contents[r])]
@@ -189,13 +191,13 @@ class _Room(NamedTuple):
 
 
 def _rows(
-    parts: list[GangPart], gpus: int, own: FloatArray, taken: BoolArray
+    parts: list[GangPart], left: list[float], own: FloatArray, taken: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Rows that all contents of a bin keep, and their limits."""
+    """Rows that all contents of a bin keep, and their limits, with what is left of each GPU."""
     count = np.array([part.gpus for part in parts], np.float64)
     share = np.array([part.share for part in parts])
     rows: list[FloatArray] = [count * share]
-    room = [gpus * (1 + SLACK)]
+    room = [sum(left) * (1 + SLACK)]
     for place, capacity in enumerate(own.tolist()):
         if np.isfinite(capacity):
             rows.append(count * np.array([part.need[place] for part in parts]))
@@ -208,5 +210,5 @@ def _rows(
         room.append(1.0)
     for size in np.unique(share[share < 1]).tolist():
         rows.append(count * np.floor(share / size + SLACK))
-        room.append(gpus * np.floor(1 / size + SLACK))
+        room.append(float(np.floor(np.array(left) / size + SLACK).sum()))
     return np.array(rows), np.array(room)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from all_placements import KINDS, Document, best_total, small_instance
+from all_placements import (
+    KINDS,
+    Document,
+    best_total,
+    small_instance,
+    staying,
+    staying_instance,
+)
 
 import optsched
 from optsched.placement import check_placement
@@ -22,18 +29,31 @@ def test_the_optimum_is_the_best_of_all_placements_and_is_placed(kind: str, seed
     check_against_all_placements(kind, seed)
 
 
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("kind", KINDS)
+def test_jobs_that_stay_leave_the_rest_of_their_gpus(kind: str, seed: int) -> None:
+    """Shares and slices of others run beside them on the same GPUs, in programs as in placements."""
+    document = staying_instance(kind, seed)
+    if document is not None:
+        check_document(document)
+
+
 def check_against_all_placements(kind: str, seed: int) -> None:
-    document = small_instance(kind, seed)
+    check_document(small_instance(kind, seed))
+
+
+def check_document(document: Document) -> None:
     instance = optsched.load(document)
+    constraints = ["placeable", "uninterrupted"] if staying(document) else ["placeable"]
     solution = optsched.solve(
-        instance, "max-throughput", integral=True, constraints=["placeable"], gap=0.0
+        instance, "max-throughput", integral=True, constraints=constraints, gap=0.0
     )
     expected = best_total(document)
     assert solution.objective == pytest.approx(expected, rel=1e-12, abs=1e-12)
     assert solution.allocation is not None
     if expected == 0:
         return
-    relaxed = optsched.solve(instance, "max-throughput", constraints=["placeable"])
+    relaxed = optsched.solve(instance, "max-throughput", constraints=constraints)
     assert relaxed.bound is not None
     assert relaxed.bound >= expected * (1 - 1e-9)
     # The placement delivers what is promised, as the independent checker says.

@@ -150,6 +150,22 @@ def test_pools_promise_what_nodes_do_not_realise() -> None:
     assert np.asarray(rounds.runs.sum(axis=1)).max() == 2
 
 
+def test_slices_run_beside_a_share_that_stays() -> None:
+    """A job that stays has half of the only GPU: one with the other half runs all the time."""
+    option = [{"pool": "v", "gpus": 1, "nodes": 1, "share": 0.5, "throughput": 1.0}]
+    jobs = [{"id": name, "options": option} for name in "ab"]
+    jobs[0] |= {"preemptible": False, "running": {"pool": "v", "gpus": ["n0/0"]}}
+    cluster = {"pools": [{"name": "v", "nodes": [{"name": "n0", "gpus": 1}]}]}
+    constraints = ["placeable", "uninterrupted"]
+    solution = optsched.solve(
+        two_nodes(cluster=cluster, jobs=jobs), "max-min-fairness", constraints=constraints
+    )
+    assert solution.objective == pytest.approx(1.0)
+    made = optsched.realise(solution)
+    assert made.rounds is not None and made.rounds.scale == pytest.approx(1.0)
+    assert optsched.verify(made, resolve=True).ok
+
+
 def test_racks_are_realised_as_promised() -> None:
     nodes = [f"v-{node}" for node in range(6)]
     racks = {"rack": {"r0": nodes[:3], "r1": nodes[3:]}}

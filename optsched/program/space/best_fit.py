@@ -100,7 +100,7 @@ class _Seats:
         self._states = _States(space)
         self._class = np.repeat(np.arange(len(nodes), dtype=np.int64), nodes.count)
         self._is_node = np.ones(len(self._class), bool)
-        self._free = nodes.gpus[self._class].astype(np.float64)
+        self._free = nodes.room[self._class]
         empty = [self._states.empty(r, of_gpu=False) for r in range(len(nodes))]
         self._state = np.array(empty, np.int64)[self._class]
         self._gangs = np.zeros(len(space.gangs.type_))

@@ -10,7 +10,15 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.program.linear import LinearProgram
-from optsched.program.space.contents import ROUNDING, SEARCHED, GangPart, gpus_of_pieces
+from optsched.program.space.contents import (
+    ROUNDING,
+    SEARCHED,
+    WHOLE_GPU,
+    GangPart,
+    GpuRoom,
+    gpus_of_pieces,
+    shares_held,
+)
 
 Counts = tuple[int, ...]
 """How many of each part."""
@@ -47,6 +55,8 @@ class Bin:
         Slices that one GPU can have (MIG), as counts of each profile.
     taken : BoolArray, shape (sets,), optional
         Sets of which a job is on the node already, and no other one may be.
+    rooms : tuple of GpuRoom
+        More GPUs, of which only a part is left.
 
     Attributes
     ----------
@@ -65,9 +75,11 @@ class Bin:
         own: FloatArray,
         layouts: IntArray | None = None,
         taken: BoolArray | None = None,
+        rooms: tuple[GpuRoom, ...] = (),
     ) -> None:
         self.parts, self.mine, self.gpus = parts, np.array(mine, np.int64), gpus
-        self.most = most
+        self.most, self.rooms = most, rooms
+        self._left = gpus + sum(room.left for room in rooms)
         self._layouts = layouts
         free = [] if taken is None else (~taken).astype(np.float64).tolist()
         # Of a gang whose parts have one size, `most` says that only one of them is here.
@@ -96,7 +108,8 @@ class Bin:
     ) -> bool:
         """Whether there are GPUs for these shares, as (part, count), beside so many whole GPUs."""
         pieces = [self.parts[part].piece for part, count in shared for _ in range(count)]
-        return gpus_of_pieces(pieces, self.gpus - whole, self._layouts, tries) is not None
+        gpus = (*self.rooms, *[WHOLE_GPU] * (self.gpus - whole))
+        return gpus_of_pieces(pieces, gpus, self._layouts, tries) is not None
 
     def _has_gpus(self, counts: IntArray, tries: int | None) -> bool:
         parts = np.flatnonzero(self._shared & (counts > 0))
@@ -112,7 +125,7 @@ class Bin:
         needs = use > 0
         # Shares have no row: so many are on the GPUs at most
         piece = self.parts[part]
-        most = self.gpus / (piece.gpus * piece.share) + ROUNDING
+        most = self._left / (piece.gpus * piece.share) + ROUNDING
         most = min(most, self.most[part] - counts[part])
         if needs.any():
             # A node without a limit has infinite room: only the smallest bound is a count
@@ -177,7 +190,7 @@ class Bin:
 
         Shares that add up may need more GPUs than there are. For every share s that some part has,
 
-            sum_p gpus_p floor(share_p / s) z_p  <=  GPUs floor(1 / s)
+            sum_p gpus_p floor(share_p / s) z_p  <=  sum over GPUs of floor(left / s)
 
         holds of all contents, and so does the sum of all shares.
         """
@@ -186,11 +199,11 @@ class Bin:
         share = np.array([part.share for part in parts])
         rows, upper = (
             [self.use[:, self.mine], gpus * share],
-            [*self.room, self.gpus * (1 + ROUNDING)],
+            [*self.room, self._left * (1 + ROUNDING)],
         )
         for size in np.unique(share[share < 1]).tolist():
             rows.append(gpus * np.floor(share / size + ROUNDING))
-            upper.append(self.gpus * np.floor(1 / size + ROUNDING))
+            upper.append(shares_held(self.gpus, self.rooms, size))
         A = np.vstack(rows)
         limit = np.array(upper)[:, np.newaxis]
         with np.errstate(divide="ignore", invalid="ignore"):

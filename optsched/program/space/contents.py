@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from optsched.arrays import IntArray
 from optsched.candidates import NO_SLICE
 from optsched.instance.cluster import PER_NODE
@@ -63,9 +65,7 @@ class GpuPiece(NamedTuple):
 
 
 class GpuRoom(NamedTuple):
-    """What is on one GPU: the share that is left, and how many slices of each profile it is cut
-    into.
-    """
+    """One GPU: the share that is left, and how many slices of each profile it is cut into."""
 
     left: float
     slices: tuple[int, ...] = ()
@@ -88,6 +88,16 @@ class GpuRoom(NamedTuple):
         if not (layouts >= held).all(axis=1).any():
             return None
         return GpuRoom(self.left - piece.share, tuple(held))
+
+
+WHOLE_GPU = GpuRoom(1.0)
+
+
+def shares_held(gpus: int, rooms: Sequence[GpuRoom], size: float) -> float:
+    """Shares of a size, or larger, that free GPUs and what is left of others hold at most."""
+    left = np.array([1.0, *(room.left for room in rooms)])
+    each = np.floor(left / size + ROUNDING)
+    return float(gpus * each[0] + each[1:].sum())
 
 
 def splits(gpus: int, nodes: int, most: int) -> Iterator[tuple[int, ...]]:
@@ -117,20 +127,24 @@ def fewest_pieces(gpus: int, nodes: int, most: int, size: int) -> int:
 
 
 def gpus_of_pieces(
-    pieces: Sequence[GpuPiece], gpus: int, layouts: IntArray | None, tries: int | None = None
+    pieces: Sequence[GpuPiece],
+    gpus: Sequence[GpuRoom],
+    layouts: IntArray | None,
+    tries: int | None = None,
 ) -> tuple[tuple[int, ...], ...] | None:
-    """Put shares and slices on ``gpus`` free GPUs; the GPUs of one piece are different.
+    """Put shares and slices on what is left of some GPUs; the GPUs of one piece are different.
 
     All choices are tried, the largest shares first. None: the pieces do not fit, or ``tries``
     states of the GPUs were found to be dead ends. More than `SEARCHED` pieces are not searched:
     each gets the first GPUs on which it fits.
     """
-    if sum(piece.share * piece.gpus for piece in pieces) > gpus * (1 + ROUNDING) + ROUNDING:
+    left = sum(room.left for room in gpus)
+    if sum(piece.share * piece.gpus for piece in pieces) > left * (1 + ROUNDING) + ROUNDING:
         return None
     order = sorted(range(len(pieces)), key=lambda row: (*pieces[row][:2], row), reverse=True)
     places: dict[int, tuple[int, ...]] = {}
     if len(pieces) > SEARCHED:
-        held = (GpuRoom(1.0),) * gpus
+        held = tuple(gpus)
         for row in order:
             after = [room.after(pieces[row], layouts) for room in held]
             chosen = next(_choices(held, after, pieces[row].gpus), None)
@@ -138,7 +152,7 @@ def gpus_of_pieces(
                 return None
             places[row] = chosen
             held = tuple(
-                after[gpu] or held[gpu] if gpu in chosen else held[gpu] for gpu in range(gpus)
+                after[gpu] or held[gpu] if gpu in chosen else held[gpu] for gpu in range(len(gpus))
             )
         return tuple(places[row] for row in range(len(pieces)))
     refuted = set[tuple[int, tuple[GpuRoom, ...]]]()
@@ -164,7 +178,7 @@ def gpus_of_pieces(
         refuted.add(state)
         return False
 
-    if not place(0, (GpuRoom(1.0),) * gpus):
+    if not place(0, tuple(gpus)):
         return None
     return tuple(places[row] for row in range(len(pieces)))
 

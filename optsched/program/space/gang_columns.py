@@ -75,7 +75,7 @@ def gang_columns(
     first = np.cumsum(numbers) - numbers + 1
     for t in range(len(types)):
         part = _part_of(types, t)
-        hosts = nodes.hosts(types.need[t])
+        hosts = nodes.hosts(types.need[t], part.share)
         ways = [
             (group, sizes)
             for group, classes in nodes.groups(int(types.level[t]), part.pool)
@@ -96,7 +96,7 @@ def numbered_gangs(types: GangTypes, nodes: NodeClasses, jobs: FloatArray) -> In
     shape (T,).
     """
     pools = int(types.pool.max(initial=-1)) + 1
-    gpus = np.bincount(nodes.pool, nodes.gpus * nodes.count, pools)
+    gpus = np.bincount(nodes.pool, nodes.room * nodes.count, pools)
     room = gpus[types.pool] / (types.gpus * types.share) + ROUNDING
     spread = (types.share < 1) & (types.nodes > 1)
     return np.where(spread, np.minimum(jobs, room), 0.0).astype(np.int64)
@@ -153,9 +153,8 @@ def held_columns(
     columns: list[tuple[IntArray, IntArray, IntArray]] = [(EMPTY, EMPTY, EMPTY)]
     for number, level in sorted(used):
         part = parts[number]
-        able = np.flatnonzero(
-            (nodes.pool == part.pool) & (nodes.hosts(np.array(part.need)) >= part.gpus)
-        )
+        hosts = nodes.hosts(np.array(part.need), part.share)
+        able = np.flatnonzero((nodes.pool == part.pool) & (hosts >= part.gpus))
         columns.append((np.full(len(able), number), able, np.full(len(able), level)))
     return Held(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 

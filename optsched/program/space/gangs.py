@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.candidates import NO_SLICE, Classes, Slices, gpus_allowed
-from optsched.candidates.held import held_of
+from optsched.candidates.held import held_gpus
+from optsched.candidates.slices import layouts_of
 from optsched.instance import Instance, Layouts
 from optsched.instance.cluster import PER_NODE
 from optsched.instance.staying import must_stay
+from optsched.program.space.contents import ROUNDING, GpuRoom
 
 ANYWHERE = 0
 """Level of gangs that may have GPUs of any nodes of their pool."""
@@ -128,10 +132,12 @@ def _leave_out_ample(need: FloatArray, C: Classes, column: IntArray, share: Floa
     A node whose GPUs are all held by columns of the largest need per whole GPU has enough.
     """
     instance = C.instance
-    held, used = _held_by_staying(instance)
+    staying = Staying.of(instance)
     numbering = instance.cluster.numbering
-    gpus = np.diff(numbering.start) - held
-    own = instance.cluster.own_capacity - used
+    gpus = np.diff(numbering.start) - staying.held
+    for node, rooms in staying.rooms_of_nodes(instance).items():
+        gpus[node] += len(rooms)
+    own = instance.cluster.own_capacity - staying.used
     for pool in np.unique(C.pool[column]).tolist():
         mine = np.flatnonzero(C.pool[column] == pool)
         here = np.flatnonzero((numbering.pool == pool) & (gpus > 0))
@@ -149,6 +155,9 @@ class NodeClasses:
     Attributes
     ----------
     pool, gpus : IntArray, shape (R,)
+        ``gpus`` are free as a whole.
+    rooms : tuple of tuples of GpuRoom, length R
+        GPUs of each node of which jobs that stay have a share, or slices, and leave the rest.
     own : FloatArray, shape (R, 2)
         CPUs and memory (GB); inf where it is not stated.
     member : FloatArray, shape (R, G)
@@ -165,6 +174,7 @@ class NodeClasses:
 
     pool: IntArray
     gpus: IntArray
+    rooms: tuple[tuple[GpuRoom, ...], ...]
     own: FloatArray
     member: FloatArray
     group: IntArray
@@ -181,24 +191,31 @@ class NodeClasses:
         ``levels`` are those that count, ``apart`` sets of jobs of which no two may be on one node.
         """
         cluster = instance.cluster
-        held, used = _held_by_staying(instance)
-        size = np.diff(cluster.numbering.start) - held
-        node = np.flatnonzero(cluster.usable(instance.now) & (size > 0))
+        staying = Staying.of(instance)
+        size = np.diff(cluster.numbering.start) - staying.held
+        # Nodes without such GPUs have the number 0.
+        rooms: dict[tuple[GpuRoom, ...], int] = {(): 0}
+        room_of_node = np.zeros(len(size), np.int64)
+        for some, left in staying.rooms_of_nodes(instance).items():
+            room_of_node[some] = rooms.setdefault(left, len(rooms))
+        node = np.flatnonzero(cluster.usable(instance.now) & ((size > 0) | (room_of_node > 0)))
         pool = cluster.numbering.pool[node]
         stated = cluster.group_of_node[:, node]
         counts = np.isin(np.arange(len(stated)), levels)
         group = np.where(counts[:, np.newaxis], stated, pool)
-        own = np.maximum(cluster.own_capacity[node] - used[node], 0.0)
+        own = np.maximum(cluster.own_capacity[node] - staying.used[node], 0.0)
         member = cluster.members[:, node].astype(np.float64)
         taken = _taken(instance, apart)[:, node]
-        keys = (pool, size[node], *own.T, *member, *group, *taken)
+        keys = (pool, size[node], room_of_node[node], *own.T, *member, *group, *taken)
         alike = group_rows(keys, len(node))
         first = alike.first
         order = np.argsort(alike.inverse, kind="stable")
         ends = np.cumsum(alike.count)[:-1]
+        every_room = tuple(rooms)
         return cls(
             pool[first],
             size[node][first],
+            tuple(every_room[number] for number in room_of_node[node][first].tolist()),
             own[first],
             member[:, first].T,
             group[:, first],
@@ -210,9 +227,20 @@ class NodeClasses:
     def __len__(self) -> int:
         return len(self.pool)
 
-    def hosts(self, need: FloatArray) -> IntArray:
-        """Most GPUs of each class that go with such needs per GPU, shape (R,)."""
-        return np.minimum(self.gpus, gpus_allowed(self.own, need[: len(PER_NODE)]))
+    def hosts(self, need: FloatArray, share: float) -> IntArray:
+        """Most GPUs of each class that have such a share, and the needs per GPU, shape (R,)."""
+        gpus = self.gpus
+        if share < 1:
+            able = [sum(room.left >= share - ROUNDING for room in some) for some in self.rooms]
+            gpus = gpus + np.array(able, np.int64)
+        return np.minimum(gpus, gpus_allowed(self.own, need[: len(PER_NODE)]))
+
+    @cached_property
+    def room(self) -> FloatArray:
+        """Sum of what is left of the GPUs of one node, shape (R,)."""
+        left = [sum(room.left for room in some) for some in self.rooms]
+        total: FloatArray = self.gpus.astype(np.float64) + np.array(left)
+        return total
 
     def groups(self, level: int, pool: int) -> Iterator[tuple[int, IntArray]]:
         """Groups of a level that have nodes of a pool, each with its classes of them."""
@@ -225,7 +253,9 @@ class NodeClasses:
         """Equal numbers for classes that differ in groups and common resources alone, shape
         (R,).
         """
-        keys = (self.pool, self.gpus, *self.own.T, *self.taken)
+        rooms = {some: number for number, some in enumerate(dict.fromkeys(self.rooms))}
+        number = np.array([rooms[some] for some in self.rooms], np.int64)
+        keys = (self.pool, self.gpus, number, *self.own.T, *self.taken)
         return group_rows(keys, len(self)).inverse
 
 
@@ -240,20 +270,60 @@ def _taken(instance: Instance, apart: Sequence[BoolArray]) -> BoolArray:
     return taken
 
 
-def _held_by_staying(instance: Instance) -> tuple[IntArray, FloatArray]:
-    """GPUs, CPUs and memory of every node that jobs hold which cannot be preempted.
+class Staying(NamedTuple):
+    """What jobs that keep their GPUs (`must_stay`) hold.
 
-    A GPU that such a job shares counts as held. The needs are those of the options in which the
-    jobs may run (`held_of`).
+    The needs and shares are those of the options in which the jobs may run (`held_of`).
+
+    Attributes
+    ----------
+    held : IntArray, shape (nodes,)
+        GPUs of every node of which they have something.
+    used : FloatArray, shape (nodes, 2)
+        CPUs and memory.
+    rooms : mapping of int to GpuRoom
+        What they leave of GPUs, by the number of the GPU in the cluster; without GPUs that are full.
     """
-    numbering = instance.cluster.numbering
-    places = instance.jobs_table.places
-    stays = np.flatnonzero(must_stay(instance)[places.job])
-    gpu = places.numbers_of(stays, numbering)
-    unknown_option = np.full(len(instance.jobs_table), -1, np.int64)
-    _, per_gpu = held_of(instance, places.job[stays], unknown_option, list(PER_NODE))
-    node = numbering.node_of(gpu)
-    gpus = np.bincount(numbering.node_of(np.unique(gpu)), minlength=numbering.nodes)
-    used = np.zeros((numbering.nodes, len(PER_NODE)))
-    np.add.at(used, node, np.repeat(per_gpu, places.length[stays], axis=0))
-    return gpus.astype(np.int64), used
+
+    held: IntArray
+    used: FloatArray
+    rooms: Mapping[int, GpuRoom]
+
+    @classmethod
+    def of(cls, instance: Instance) -> Staying:
+        """Those of an instance."""
+        numbering = instance.cluster.numbering
+        jobs = np.flatnonzero(must_stay(instance))
+        holds = held_gpus(instance, jobs, list(PER_NODE))
+        node = numbering.node_of(holds.gpu)
+        held = np.bincount(numbering.node_of(np.unique(holds.gpu)), minlength=numbering.nodes)
+        used = np.zeros((numbering.nodes, len(PER_NODE)))
+        np.add.at(used, node, holds.need[holds.owner])
+        left: dict[int, float] = defaultdict(lambda: 1.0)
+        slices: dict[int, IntArray] = {}
+        for place in np.flatnonzero(holds.share[holds.owner] < 1).tolist():
+            gpu, owner = int(holds.gpu[place]), int(holds.owner[place])
+            profile = int(holds.profile[owner])
+            if profile == NO_SLICE:
+                left[gpu] -= float(holds.share[owner])
+                continue
+            pool = int(numbering.pool[node[place]])
+            layouts = layouts_of(instance.cluster.pools[pool], pool)
+            left[gpu] -= float(layouts.parts[profile])
+            held_slices = slices.setdefault(gpu, np.zeros(len(layouts.names), np.int64))
+            held_slices[profile] += 1
+        rooms = {
+            gpu: GpuRoom(room, tuple(slices[gpu].tolist()) if gpu in slices else ())
+            for gpu, room in left.items()
+            if room > ROUNDING
+        }
+        return cls(held.astype(np.int64), used, rooms)
+
+    def rooms_of_nodes(self, instance: Instance) -> dict[int, tuple[GpuRoom, ...]]:
+        """What is left of GPUs of nodes that have such GPUs, sorted."""
+        numbering = instance.cluster.numbering
+        found: dict[int, list[GpuRoom]] = defaultdict(list)
+        gpus = np.array(list(self.rooms), np.int64)
+        for node, room in zip(numbering.node_of(gpus).tolist(), self.rooms.values(), strict=True):
+            found[node].append(room)
+        return {node: tuple(sorted(rooms)) for node, rooms in found.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,7 +64,9 @@ def node_bins(
     """Bins by the numbers of `NodeClasses.contents`;
     and the parts, with one whole GPU of each pool whose GPUs have their own contents.
     """
-    of_gpu = _parts_of_gpus(parts)
+    # On a node that has GPUs of which only a part is left, shares are contents of the node.
+    partly = {int(nodes.pool[r]) for r, rooms in enumerate(nodes.rooms) if rooms}
+    of_gpu = _parts_of_gpus(parts, partly)
     pools = sorted({parts[p].pool for p in of_gpu})
     ones = {pool: GangPart(pool, 1, 1.0, (0.0,) * types.need.shape[1]) for pool in pools}
     parts = tuple(dict.fromkeys((*parts, *ones.values())))
@@ -80,15 +82,16 @@ def node_bins(
         shared = [p for p in here if p in of_gpu]
         rest = [p for p in here if p not in of_gpu]
         own, taken = nodes.own[r], nodes.taken[:, r]
-        node = Bin(parts, rest, most, int(nodes.gpus[r]), own, layouts, taken)
+        gpus, rooms = int(nodes.gpus[r]), nodes.rooms[r]
+        node = Bin(parts, rest, most, gpus, own, layouts, taken, rooms)
         gpu = Bin(parts, shared, most, 1, own, layouts, taken) if shared else None
         found.append(NodeBins(node, gpu, whole[pool] if shared else -1))
     return parts, tuple(found)
 
 
-def _parts_of_gpus(parts: Sequence[GangPart]) -> set[int]:
+def _parts_of_gpus(parts: Sequence[GangPart], without: Collection[int]) -> set[int]:
     """Parts that are contents of a GPU: all shares, or all slices, of a pool,
-    where each is on one GPU and needs nothing else of its node.
+    where each is on one GPU and needs nothing else of its node; none of the pools of ``without``.
     """
     wider = {
         (part.pool, part.profile == NO_SLICE)
@@ -98,7 +101,9 @@ def _parts_of_gpus(parts: Sequence[GangPart]) -> set[int]:
     return {
         number
         for number, part in enumerate(parts)
-        if part.share < 1 and (part.pool, part.profile == NO_SLICE) not in wider
+        if part.share < 1
+        and part.pool not in without
+        and (part.pool, part.profile == NO_SLICE) not in wider
     }
 
 

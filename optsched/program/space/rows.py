@@ -11,7 +11,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import NO_SLICE, Classes
 from optsched.instance.cluster import PER_NODE
 from optsched.program.side_rows import SideRows
-from optsched.program.space.contents import ROUNDING, fewest_pieces
+from optsched.program.space.contents import ROUNDING, fewest_pieces, shares_held
 from optsched.program.space.gangs import ANYWHERE, GangTypes, NodeClasses
 
 PLACEABLE = "placeable"
@@ -27,7 +27,7 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
     of s or more, and a gang or part of g counts as floor(g / s) of them (a dual feasible function).
     With N_t(x) the sum of x over the columns of type t:
 
-        sum_t g_t floor(share_t / s) N_t(x)   <=  sum over GPUs of floor(1 / s)              shares s
+        sum_t g_t floor(share_t / s) N_t(x)   <=  sum over GPUs of floor(left / s)           shares s
         sum_t pieces_t(s) N_t(x)              <=  sum over nodes of floor(GPUs / s)          sizes s
         sum_t g_t [need_t >= d] N_t(x)        <=  sum over nodes of floor(capacity / d)      CPUs, memory d
         sum_t g_t w_t N_t(x)                  <=  sum over GPUs of max over layouts of w     slices
@@ -72,7 +72,7 @@ def _rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> Iterator[Row]:
             yield (row[0], row[1], f"pool {pools[pool].name}: {row[2]} ({PLACEABLE})")
 
 
-def _row(gangs: GangTypes, mine: IntArray, each: IntArray, limit: int, words: str) -> Row:
+def _row(gangs: GangTypes, mine: IntArray, each: IntArray, limit: float, words: str) -> Row:
     every = np.zeros(len(gangs))
     every[mine] = each
     return every, float(limit), words
@@ -82,17 +82,15 @@ def _of_shares(
     gangs: GangTypes, nodes: NodeClasses, mine: IntArray, here: IntArray
 ) -> Iterator[Row]:
     share = gangs.share[mine]
-    gpus = int((nodes.gpus[here] * nodes.count[here]).sum())
     for least in np.unique(share[share < 1]).tolist():
         pieces = np.floor(share / least + ROUNDING).astype(np.int64)
-        each = int(np.floor(1 / least + ROUNDING))
-        yield _row(
-            gangs,
-            mine,
-            gangs.gpus[mine] * pieces,
-            gpus * each,
-            f"a GPU holds at most {each} shares of {least:g}",
+        each = shares_held(1, (), least)
+        limit = sum(
+            shares_held(int(nodes.gpus[r]), nodes.rooms[r], least) * int(nodes.count[r])
+            for r in here.tolist()
         )
+        words = f"a GPU holds at most {each:.0f} shares of {least:g}"
+        yield _row(gangs, mine, gangs.gpus[mine] * pieces, limit, words)
 
 
 def _of_slices(
@@ -111,9 +109,13 @@ def _of_slices(
         most = int((layouts.counts @ weight).max())
         each = np.where(profile != NO_SLICE, weight[profile], 0)
         each[gangs.share[mine] == 1] = most
-        yield _row(
-            gangs, mine, gangs.gpus[mine] * each, gpus * most, f"a GPU has at most {most} {what}"
+        # GPUs that are cut already count as if they were free.
+        cut = sum(
+            int(nodes.count[r]) * sum(bool(room.slices) for room in nodes.rooms[r])
+            for r in here.tolist()
         )
+        limit = (gpus + cut) * most
+        yield _row(gangs, mine, gangs.gpus[mine] * each, limit, f"a GPU has at most {most} {what}")
 
 
 def _of_sizes(
@@ -151,7 +153,7 @@ def _of_needs(
 def _without_room(gangs: GangTypes, nodes: NodeClasses, mine: IntArray, pool: int) -> Iterator[Row]:
     """Gangs that fit into no group, even alone."""
     for t in mine.tolist():
-        hosts, span = nodes.hosts(gangs.need[t]), int(gangs.nodes[t])
+        hosts, span = nodes.hosts(gangs.need[t], float(gangs.share[t])), int(gangs.nodes[t])
         groups = nodes.groups(int(gangs.level[t]), pool)
         if all(_held_at_most(hosts, nodes, those, span) < gangs.gpus[t] for _, those in groups):
             gang = np.array([t], np.int64)

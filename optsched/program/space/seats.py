@@ -214,7 +214,7 @@ class Space:
         gpus = np.array([part.gpus * part.share for part in self.parts])[self.held.part]
         r = self.held.node_class
         # Parts that fit on the GPUs of one node, times the nodes of the class.
-        most: FloatArray = np.floor(self.nodes.gpus[r] / gpus + ROUNDING) * self.nodes.count[r]
+        most: FloatArray = np.floor(self.nodes.room[r] / gpus + ROUNDING) * self.nodes.count[r]
         return most
 
     def most_contents(self, node_class: IntArray, of_gpu: BoolArray) -> FloatArray:
