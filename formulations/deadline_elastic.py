@@ -846,9 +846,14 @@ class ElasticProgram(DeadlineProgram):
             return float(self.q[np.searchsorted(self.c, schedule.column)] @ seconds)
 
         return Later(
-            "gpu-time", "GPU seconds of the plan", value, sum(self._sizes), program, self.complete,
+            "gpu-time",
+            "GPU seconds of the plan",
+            value,
+            sum(self._sizes),
+            program,
+            self.complete,
             self._read,
-        )  # fmt: skip
+        )
 
     @property
     def _sizes(self) -> tuple[int, ...]:
@@ -872,9 +877,13 @@ class ElasticProgram(DeadlineProgram):
         j_row, _, _ = self.job_and_interval
         jobs = np.unique(self.deadlines[0])
         of_columns = (
-            self.j[self.of], self.j[self.of[self.charged]], j_row[self.fresh], self.j, self.z,
+            self.j[self.of],
+            self.j[self.of[self.charged]],
+            j_row[self.fresh],
+            self.j,
+            self.z,
             self.deadlines[0],
-        )  # fmt: skip
+        )
         stays = [self.C.of_job[job.job] for job in self.jobs if job.goes_on is not None]
         required = ~self.optional[jobs] | np.isin(jobs, np.intersect1d(stays, self.z))
         part = np.searchsorted(jobs, np.concatenate(of_columns))
@@ -1162,7 +1171,8 @@ class ElasticProgram(DeadlineProgram):
             return None
         return Assumption(
             f"by the plan by rule, or in whole slots of {self.slot:g} s",
-            "shorter slots (option slot) decide more finely; what deadline-fluid calls infeasible is "
+            "shorter slots (option slot) decide more finely; "
+            "what deadline-fluid calls infeasible is "
             "so for every plan",
         )
 

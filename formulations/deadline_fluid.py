@@ -280,7 +280,7 @@ class FluidProgram(DeadlineProgram):
 
     @cached_property
     def length(self) -> FloatArray:
-        """L_t, s, (intervals,)."""
+        """Lengths L_t of the intervals in seconds, shape (intervals,)."""
         return np.diff(self.edges)
 
     @cached_property
@@ -647,9 +647,13 @@ class FluidProgram(DeadlineProgram):
             return found is not None
 
         for job, c, start, stop, part in zip(
-            rows.job[order].tolist(), rows.column[order].tolist(), begin[order].tolist(),
-            end[order].tolist(), work[order].tolist(), strict=True,
-        ):  # fmt: skip
+            rows.job[order].tolist(),
+            rows.column[order].tolist(),
+            begin[order].tolist(),
+            end[order].tolist(),
+            work[order].tolist(),
+            strict=True,
+        ):
             if self.timer.is_over:
                 return None
             level = next(level for level in jobs[job].levels if level.column == c)

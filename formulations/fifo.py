@@ -248,9 +248,15 @@ class _Queue:
         job = _integers(item.job for item in single)
         shared = self.kinds.kind_column[_integers(item.shared for item in pairs)]
         C = classes_apart(
-            candidates, frozenset(), job,
-            (_integers(item.job for item in pairs), _integers(item.partner for item in pairs), shared),
-        )  # fmt: skip
+            candidates,
+            frozenset(),
+            job,
+            (
+                _integers(item.job for item in pairs),
+                _integers(item.partner for item in pairs),
+                shared,
+            ),
+        )
         x = np.zeros(C.columns)
         x[
             column_alone(C, job, self.kinds.kind_column[_integers(item.place for item in single)])

@@ -552,17 +552,28 @@ class LeaseProgram:
             return lp
 
         return Later(
-            "starts", "s from now to the mean start of a job's leases, added up over jobs", self._lateness,
-            len(self.o) + len(self.of), program,
-            self.complete, self._read,
-        )  # fmt: skip
+            "starts",
+            "s from now to the mean start of a job's leases, added up over jobs",
+            self._lateness,
+            len(self.o) + len(self.of),
+            program,
+            self.complete,
+            self._read,
+        )
 
     def _pieces(self) -> Pieces:
         """The stretches of leases in which jobs run without interruption."""
         return Pieces(
-            self.b, self.size, self.C.count[self.C.class_a[self.o]].astype(np.int64), self.of, self.t,
-            self.rows, self.complete, self._slots, self.schedule,
-        )  # fmt: skip
+            self.b,
+            self.size,
+            self.C.count[self.C.class_a[self.o]].astype(np.int64),
+            self.of,
+            self.t,
+            self.rows,
+            self.complete,
+            self._slots,
+            self.schedule,
+        )
 
     def _slots(self, schedule: Schedule) -> tuple[IntArray, IntArray, IntArray]:
         """Job, option and number of each lease of a schedule."""
@@ -700,7 +711,10 @@ class LeaseProgram:
             return f"it needs {needs}, {self.l[o]} before its deadline"
         use = self.uses[:, o]
         room = (free[:, : self.l[o]] >= use[:, np.newaxis] - ROUNDING)[use > 0].all(axis=0).sum()
-        return f"it needs {needs}; the plan leaves room in {room} of the {self.l[o]} before its deadline"
+        return (
+            f"it needs {needs}; the plan leaves room in {room} of "
+            f"the {self.l[o]} before its deadline"
+        )
 
     @property
     def _assumption(self) -> Assumption:

@@ -275,9 +275,10 @@ class _PathSearch:
         rows, _, T = self.x.shape
         ways: list[list[list[_Way]]] = [[[] for _ in range(T)] for _ in range(rows)]
         there = np.nonzero(self.x >= 0)
-        columns = (*there, *(one[there] for one in (
-            self.x, self.done, self.done_anew, self.run, self.restart
-        )))  # fmt: skip
+        columns = (
+            *there,
+            *(one[there] for one in (self.x, self.done, self.done_anew, self.run, self.restart)),
+        )
         for row, level, t, *way in zip(*(column.tolist() for column in columns), strict=True):
             ways[row][t].append((level, *way))
         return ways

@@ -125,7 +125,7 @@ class Run:
 
     @cached_property
     def cost(self) -> float:
-        """GPU seconds."""
+        """GPU seconds of all pieces."""
         return sum(level.gpus * (end - begin) for level, begin, end in self.pieces)
 
     @property
@@ -315,7 +315,7 @@ class Profile:
 
     @property
     def times(self) -> FloatArray:
-        """When steps begin."""
+        """When the steps begin, seconds from now, shape (steps,)."""
         return self._edges[:-1]
 
     def copy(self) -> Profile:
@@ -995,10 +995,17 @@ def _levels_by_class(
     renews, places = renewable.tolist(), place.tolist()
     levels: dict[int, list[Level]] = {}
     entries = zip(
-        column.tolist(), C.class_a[column].tolist(), gpus_held(C)[column].tolist(),
-        C.sure_duration[column].tolist(), due.tolist(), value.tolist(), first.tolist(), again.tolist(),
-        onward.tolist(), strict=True,
-    )  # fmt: skip
+        column.tolist(),
+        C.class_a[column].tolist(),
+        gpus_held(C)[column].tolist(),
+        C.sure_duration[column].tolist(),
+        due.tolist(),
+        value.tolist(),
+        first.tolist(),
+        again.tolist(),
+        onward.tolist(),
+        strict=True,
+    )
     for c, k, gpus, duration, until, worth, start, later, goes_on in entries:
         part = slice(starts[c], starts[c + 1])
         used = list(zip(resources[part], amounts[part], strict=True))
@@ -1006,10 +1013,18 @@ def _levels_by_class(
         spends = [(places[r], amount) for r, amount in used if not renews[r]]
         levels.setdefault(k, []).append(
             Level(
-                c, holds, gpus, duration, until, worth, start, later,
-                None if math.isnan(goes_on) else goes_on, spends,
+                c,
+                holds,
+                gpus,
+                duration,
+                until,
+                worth,
+                start,
+                later,
+                None if math.isnan(goes_on) else goes_on,
+                spends,
             )
-        )  # fmt: skip
+        )
     return levels
 
 

@@ -508,9 +508,12 @@ def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan
     budget_usage, budget = whole_amounts(C, column, np.flatnonzero(~renewable))
     row = {int(job): a for a, job in enumerate(jobs.tolist())}
     after = [
-        (row[before], row[job]) for job, all_before in table.after.items() if job in row
-        for before in all_before if before in row
-    ]  # fmt: skip
+        (row[before], row[job])
+        for job, all_before in table.after.items()
+        if job in row
+        for before in all_before
+        if before in row
+    ]
     timeline = TimelineProgram(
         release=release,
         deadline=np.full(len(jobs), horizon, np.int64),

@@ -92,7 +92,7 @@ class MigPack(Formulation):
 
     @property
     def integral(self) -> bool:
-        """Replicas are whole."""
+        """Counts of replicas are whole numbers."""
         return True
 
     def check(self, instance: Instance) -> None:
@@ -181,7 +181,7 @@ class _PackProgram:
 
     @cached_property
     def weight(self) -> FloatArray:
-        """w_g, shape (pools,)."""
+        """Weights w_g of the pools, shape (pools,)."""
         pools = self.C.instance.cluster.pools
         if self.objective == "gpus":
             return np.ones(len(pools))

@@ -203,7 +203,8 @@ def _refuse_demands(side: tuple[SideRows, ...]) -> None:
         if np.any(demands):
             words = rows.describe(int(np.argmax(demands)))
             raise UsageError(
-                f"partial-allocation reduces what every job has, so it cannot keep a minimum: {words}"
+                "partial-allocation reduces what every job has, so it cannot keep a minimum: "
+                f"{words}"
             )
 
 

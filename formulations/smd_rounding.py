@@ -29,7 +29,10 @@ EXACT: dict[str, type[Formulation]] = {
 """The programs that can be rounded."""
 SAME = 1e-9
 """Relative difference of two values that is rounding."""
-NO_PART = "no part of the optimum is promised: a job is worth nothing, and could be worth something if it were faster"
+NO_PART = (
+    "no part of the optimum is promised: a job is worth nothing, "
+    "and could be worth something if it were faster"
+)
 """Where s is 0."""
 
 

@@ -216,9 +216,15 @@ def solve(
         return cut_off(chosen, not_compiled(read, chosen.plans_ahead), timer, timings)
     timings["compile"] = clock() - loaded
     engine = Engine(
-        load_solver, solver, limits, prove, timings=timings, timer=timer,
-        processes=processes, executor=executor,
-    )  # fmt: skip
+        load_solver,
+        solver,
+        limits,
+        prove,
+        timings=timings,
+        timer=timer,
+        processes=processes,
+        executor=executor,
+    )
     engine.keep(solutions)
     if start is not None:
         from optsched.verify.starts import start_point

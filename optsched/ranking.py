@@ -106,8 +106,10 @@ class RankedJobs:
         RankedJobs
         """
         return replace(
-            self, executed=np.where(mask, 0.0, self.executed), attained=np.where(mask, 0.0, self.attained)
-        )  # fmt: skip
+            self,
+            executed=np.where(mask, 0.0, self.executed),
+            attained=np.where(mask, 0.0, self.attained),
+        )
 
 
 class Ranking(ABC, Displayed):

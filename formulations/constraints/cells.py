@@ -143,7 +143,10 @@ class Cells(SideConstraint):
         if at == len(sizes):
             return f"{who} run within cells of at most {sizes[-1]} GPUs (cells)"
         cells = [f"{self.options.owns[str(size)]} x {size}" for size in sizes[at:].tolist()]
-        return f"{who} that need cells of {sizes[at]} GPUs or more hold at most {', '.join(cells)} (cells)"
+        return (
+            f"{who} that need cells of {sizes[at]} GPUs or more "
+            f"hold at most {', '.join(cells)} (cells)"
+        )
 
 
 def _worst_split(sizes: IntArray, gpus: int, nodes: int, most: int) -> FloatArray:

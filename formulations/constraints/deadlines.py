@@ -123,10 +123,17 @@ class Deadlines(SideConstraint):
         )
         nowhere = active & (absence == Absence.NO_COLUMN) & ~late
         conflicts = [
-            (job, Conflict("deadlines", -1, f"job {table.names[job]} has {table.steps_left[job]:g} steps left and its "
-                           f"deadline, {table.deadline[job]:g} s, is not after now ({now:g} s)"))
+            (
+                job,
+                Conflict(
+                    "deadlines",
+                    -1,
+                    f"job {table.names[job]} has {table.steps_left[job]:g} steps left and its "
+                    f"deadline, {table.deadline[job]:g} s, is not after now ({now:g} s)",
+                ),
+            )
             for job in np.flatnonzero(late).tolist()
-        ]  # fmt: skip
+        ]
         for job in np.flatnonzero(nowhere).tolist():
             why = C.candidates.why_no_column(int(C.candidates.kinds.of_job[job]))
             words = f"job {table.names[job]} has a deadline, {table.deadline[job]:g} s, but {why}"
@@ -151,4 +158,7 @@ def _words(C: Classes, of_row: IntArray, row: int) -> str:
     hours_left = (deadline - now) / 3600
     quantile = C.candidates.quantile
     each += "" if quantile is None else f" (to be {100 * quantile:g} % sure)"
-    return f"{C.job_name(k)} needs {needs or f'{steps:g} steps'}{each} by {deadline:g} s (in {hours_left:.3g} h)"
+    return (
+        f"{C.job_name(k)} needs {needs or f'{steps:g} steps'}{each} by {deadline:g} s (in "
+        f"{hours_left:.3g} h)"
+    )

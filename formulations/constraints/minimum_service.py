@@ -115,7 +115,10 @@ class MinimumService(OfJobs):
         k = int(of_row[row])
         each = " each" if C.count[k] > 1 else ""
         if self.options.of == "time":
-            return f"{C.job_name(k)} must run {100 * self.options.fraction:g} % of the time{each} (minimum-service)"
+            return (
+                f"{C.job_name(k)} must run {100 * self.options.fraction:g} % of the time{each} "
+                "(minimum-service)"
+            )
         pace = self.options.fraction * float(unit[row])
         return (
             f"{C.job_name(k)} must make {pace:.4g} steps/s{each}, "

@@ -111,7 +111,10 @@ class Moves(SideConstraint):
             stays = self._stays(C, int(running[row]))
         elif row == 0:
             jobs = C.count[running].sum()
-            return f"of the {jobs:g} jobs that run now at most {M:g} are moved or stopped, on average (moves)"
+            return (
+                f"of the {jobs:g} jobs that run now at most {M:g} are moved or stopped, "
+                "on average (moves)"
+            )
         else:
             stays = self._stays(C, int(running[row - 1]))
         return f"{stays} at least {100 * (a or 0.0):g} % of the time (moves)"

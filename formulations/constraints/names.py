@@ -66,7 +66,10 @@ def job_rows(kind: str, names: Sequence[str], instance: Instance) -> IntArray:
         try:
             rows[place] = known.index(name)
         except KeyError:
-            expected = f"the id of a job of the instance{did_you_mean(name, (known[row] for row in range(len(known))))}"
+            expected = (
+                "the id of a job of the "
+                f"instance{did_you_mean(name, (known[row] for row in range(len(known))))}"
+            )
             _refuse(kind, f"jobs[{place}]", show(name), expected)
         if first.setdefault(name, place) != place:
             _refuse(kind, f"jobs[{place}]", f"{show(name)} a second time", "each job once")

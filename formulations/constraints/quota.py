@@ -71,7 +71,10 @@ class _OfTenant(SideConstraint):
             if self.options.share is None
             else f" ({100 * self.options.share:g} % of those usable)"
         )
-        return f"the jobs of tenant {self.options.tenant} hold {bound} {what}{pools}{share} ({self.kind})"
+        return (
+            f"the jobs of tenant {self.options.tenant} hold "
+            f"{bound} {what}{pools}{share} ({self.kind})"
+        )
 
 
 class Quota(_OfTenant):

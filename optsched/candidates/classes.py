@@ -66,10 +66,19 @@ LABELS = 7
 """How many numbers identify a configuration (`Classes.configuration_labels`)."""
 READABLE = frozenset(
     {
-        "weight", "steps", "steps_left", "arrival", "deadline", "soft_deadline", "tenant",
-        "preemptible", "restart_cost", "isolated_time", "queue",
+        "weight",
+        "steps",
+        "steps_left",
+        "arrival",
+        "deadline",
+        "soft_deadline",
+        "tenant",
+        "preemptible",
+        "restart_cost",
+        "isolated_time",
+        "queue",
     }
-)  # fmt: skip
+)
 """Job arrays that a formulation may declare in ``reads``;
 the gang belongs to the kind and is always known.
 """

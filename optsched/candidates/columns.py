@@ -241,10 +241,19 @@ class KindColumns(Displayed):
 
 _COLUMNS = tuple(field.name for field in fields(KindColumns) if field.name != "ways")
 _VALUES: dict[str, tuple[float, type[np.generic]]] = {
-    "partner": (-1, np.int64), "option": (-1, np.int64), "workers": (0, np.int64), "servers": (0, np.int64),
-    "rate": (0.0, np.float64), "partner_rate": (0.0, np.float64), "log_sd": (0.0, np.float64), "source": (0, np.uint8),
-    "duration": (np.nan, np.float64), "value": (0.0, np.float64), "cost": (0.0, np.float64), "drop": (0, np.uint8),
-}  # fmt: skip
+    "partner": (-1, np.int64),
+    "option": (-1, np.int64),
+    "workers": (0, np.int64),
+    "servers": (0, np.int64),
+    "rate": (0.0, np.float64),
+    "partner_rate": (0.0, np.float64),
+    "log_sd": (0.0, np.float64),
+    "source": (0, np.uint8),
+    "duration": (np.nan, np.float64),
+    "value": (0.0, np.float64),
+    "cost": (0.0, np.float64),
+    "drop": (0, np.uint8),
+}
 
 
 @lru_cache

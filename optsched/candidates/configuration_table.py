@@ -148,10 +148,15 @@ def _gathered(
     ways = number.ways
     cells = sum(map(len, rate))
     found = ConfigurationTable(
-        np.concatenate(kind), np.concatenate(pool), pointers(np.concatenate(length)), ways,
+        np.concatenate(kind),
+        np.concatenate(pool),
+        pointers(np.concatenate(length)),
+        ways,
         np.concatenate(way, dtype=np.min_scalar_type(len(ways)), casting="unsafe"),
-        np.concatenate(rate, dtype=np.float64), np.zeros(cells, bool), rates,
-    )  # fmt: skip
+        np.concatenate(rate, dtype=np.float64),
+        np.zeros(cells, bool),
+        rates,
+    )
     left_out = KindColumns.concatenate(dropped)
     return found, left_out.take(
         np.lexsort((left_out.nodes, left_out.pool, left_out.gpus, left_out.kind))
@@ -228,6 +233,12 @@ def _without_whole(table: ConfigurationTable) -> ConfigurationTable:
     length = np.diff(table.start)[keep]
     cell = ranges(table.start[:-1][keep], length)
     return ConfigurationTable(
-        table.kind[keep], table.pool[keep], pointers(length), table.ways, table.way[cell],
-        table.rate[cell], table.column[cell], table.rated,
-    )  # fmt: skip
+        table.kind[keep],
+        table.pool[keep],
+        pointers(length),
+        table.ways,
+        table.way[cell],
+        table.rate[cell],
+        table.column[cell],
+        table.rated,
+    )

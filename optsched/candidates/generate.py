@@ -357,9 +357,17 @@ def option_columns(task: CompileTask) -> KindColumns:
             "steps and a duration that make a finite rate",
         )
     columns = KindColumns.make(
-        kind, pool, gpus, nodes, share=options.share[option], option=option, rate=rate, duration=duration,
-        value=options.value[option], cost=options.cost[option],
-    )  # fmt: skip
+        kind,
+        pool,
+        gpus,
+        nodes,
+        share=options.share[option],
+        option=option,
+        rate=rate,
+        duration=duration,
+        value=options.value[option],
+        cost=options.cost[option],
+    )
     drop = drop_unfit(task, columns)
     drop[is_kept(drop) & stated & (rate == 0)] = Drop.ZERO_RATE
     return replace(columns, drop=drop)

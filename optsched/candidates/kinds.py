@@ -38,8 +38,16 @@ MOST_COUNTS = 100_000
 TABLES = ("cluster", "rates", "options", "workloads", "colocation")
 """Parts of an instance, besides its jobs, that determine the columns."""
 DECISIVE = (
-    "names", "rates", "workload", "gpus_min", "gpus_max", "levels", "level_lists", "options", "steps",
-)  # fmt: skip
+    "names",
+    "rates",
+    "workload",
+    "gpus_min",
+    "gpus_max",
+    "levels",
+    "level_lists",
+    "options",
+    "steps",
+)
 """Parts of the job table that determine the columns."""
 
 
@@ -254,8 +262,16 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         timed = looked_up(_rates_from_durations(instance.options), table.options) | (law >= 0)
         steps = np.where(timed, table.steps, 0.0)
     decisive = [
-        profile, rated, table.workload, table.gpus_min, table.gpus_max, table.levels, table.options, steps, named,
-    ]  # fmt: skip
+        profile,
+        rated,
+        table.workload,
+        table.gpus_min,
+        table.gpus_max,
+        table.levels,
+        table.options,
+        steps,
+        named,
+    ]
     if len(present) < jobs:
         decisive = [take_rows(column, present) for column in decisive]
     groups = group_rows(decisive, len(present))

@@ -61,7 +61,10 @@ def modelled_pairs(task: CompileTask, alone: KindColumns, stated: KindColumns) -
     use = np.flatnonzero((said.feasible == Feasibility.OK) & gains)
     a, b = first[use], second[use]
     columns = KindColumns.make(
-        alone.kind[a], alone.pool[a], alone.gpus[a], alone.nodes[a],
+        alone.kind[a],
+        alone.pool[a],
+        alone.gpus[a],
+        alone.nodes[a],
         partner=alone.kind[b],
         rate=alone.rate[a] * said.first[use],
         partner_rate=alone.rate[b] * said.second[use],
@@ -69,7 +72,7 @@ def modelled_pairs(task: CompileTask, alone: KindColumns, stated: KindColumns) -
         # independent errors.
         log_sd=np.hypot(np.maximum(alone.log_sd[a], alone.log_sd[b]), said.log_sd[use]),
         source=np.maximum(np.maximum(alone.source[a], alone.source[b]), said.source[use]),
-    )  # fmt: skip
+    )
     return replace(columns, drop=drop_roomless(task, columns, drop_unfit(task, columns)))
 
 
@@ -100,7 +103,8 @@ def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
             "performance",
             f"a model that pairs {int(partners.sum()):,} times two kinds of jobs in a "
             "configuration",
-            f"at most {MOST_KIND_PAIRS:,}; jobs of fewer workloads, or of fewer GPU counts, make fewer",
+            f"at most {MOST_KIND_PAIRS:,}; jobs of fewer workloads, or of fewer GPU counts, "
+            "make fewer",
         )
     first = np.repeat(rows, partners)
     second = rows[ranges(np.arange(len(rows), dtype=np.int64), partners)]
@@ -118,10 +122,13 @@ def _stated(
     both = tuple(
         np.concatenate([of_pair, of_alone])
         for of_pair, of_alone in (
-            (stated.kind, alone.kind[first]), (stated.partner, alone.kind[second]), (stated.pool, alone.pool[first]),
-            (stated.gpus, alone.gpus[first]), (stated.nodes, alone.nodes[first]),
+            (stated.kind, alone.kind[first]),
+            (stated.partner, alone.kind[second]),
+            (stated.pool, alone.pool[first]),
+            (stated.gpus, alone.gpus[first]),
+            (stated.nodes, alone.nodes[first]),
         )
-    )  # fmt: skip
+    )
     groups = group_rows(both, len(both[0]))
     is_stated = mask_of(groups.inverse[: len(stated)], len(groups))
     return is_stated[groups.inverse[len(stated) :]]

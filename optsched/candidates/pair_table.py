@@ -116,13 +116,20 @@ class PairTable(Displayed):
         log_sd, source = np.append(alone.log_sd, 0.0), np.append(alone.source, 0)
         a, b = self.row[kind, way], self.row[partner, way]
         return KindColumns.make(
-            kind, self.pool[way], self.gpus[way], self.nodes[way],
+            kind,
+            self.pool[way],
+            self.gpus[way],
+            self.nodes[way],
             partner=partner,
             rate=self.rate(kind, partner, way),
             partner_rate=self.rate(partner, kind, way),
-            log_sd=np.where(modelled, np.hypot(np.maximum(log_sd[a], log_sd[b]), self.log_sd[cell]), 0.0),
-            source=np.where(modelled, np.maximum(np.maximum(source[a], source[b]), self.source[cell]), 0),
-        )  # fmt: skip
+            log_sd=np.where(
+                modelled, np.hypot(np.maximum(log_sd[a], log_sd[b]), self.log_sd[cell]), 0.0
+            ),
+            source=np.where(
+                modelled, np.maximum(np.maximum(source[a], source[b]), self.source[cell]), 0
+            ),
+        )
 
     def find(self, pool: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
         """The way of each configuration, -1 for none."""
@@ -332,9 +339,14 @@ def _sorts(instance: Instance, kinds: Kinds, apart: bool) -> IntArray:
     jobs = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
     named = mask_of(kinds.of_job[jobs], len(kinds) + 1)
     decisive = [
-        kinds.workload, kinds.options < 0, kinds.law, kinds.gpus_min, kinds.gpus_max, kinds.levels,
+        kinds.workload,
+        kinds.options < 0,
+        kinds.law,
+        kinds.gpus_min,
+        kinds.gpus_max,
+        kinds.levels,
         np.where(named[:-1], number, -1),
-    ]  # fmt: skip
+    ]
     return group_rows(decisive, len(kinds)).inverse
 
 

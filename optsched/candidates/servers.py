@@ -61,9 +61,17 @@ def server_columns(task: CompileTask) -> KindColumns:
     tau = task.instance.jobs_table.steps[kinds.first[kind]] * t
     pool, gpus = _gpus(kinds, law, w, p)
     columns = KindColumns.make(
-        kind, pool, gpus, task.sizes.fewest_nodes(pool, gpus), workers=w, servers=p, rate=1.0 / t, duration=tau,
-        value=laws.utility(law, tau), source=constant(Source.PARAMETRIC, len(kind), np.uint8),
-    )  # fmt: skip
+        kind,
+        pool,
+        gpus,
+        task.sizes.fewest_nodes(pool, gpus),
+        workers=w,
+        servers=p,
+        rate=1.0 / t,
+        duration=tau,
+        value=laws.utility(law, tau),
+        source=constant(Source.PARAMETRIC, len(kind), np.uint8),
+    )
     drop = drop_unfit(task, columns)
     drop[len(pair) :] = Drop.OVER_LIMIT
     return replace(columns, drop=drop)

@@ -121,12 +121,18 @@ def _view(found: AdmissionDecision) -> Iterator[RenderableType]:
     yield ""
     columns = found.to_columns()
     rows = [
-        [name(job), "admitted" if admitted else "refused", at(deadline), optional(ends, at), optional(earliest, at)]
+        [
+            name(job),
+            "admitted" if admitted else "refused",
+            at(deadline),
+            optional(ends, at),
+            optional(earliest, at),
+        ]
         for job, admitted, deadline, ends, earliest in zip(
             *(columns[key] for key in ("job", "admitted", "deadline", "ends", "earliest_deadline")),
             strict=True,
         )
-    ]  # fmt: skip
+    ]
     yield table("job", "", "deadline, s", "ends, s", "could keep, s", rows=rows, left=2)
     for refusal in found.refused:
         yield ""
@@ -134,8 +140,11 @@ def _view(found: AdmissionDecision) -> Iterator[RenderableType]:
         yield bullets([refusal.words, *advice(refusal, now)])
     doubtful = [f"{name(job)}: {words}" for job, words in found.without_nodes.items()]
     yield from section(
-        "The plan keeps to what pools have in all; nodes may not have room", doubtful, 10, "job",
+        "The plan keeps to what pools have in all; nodes may not have room",
+        doubtful,
+        10,
+        "job",
         see="--json",
-    )  # fmt: skip
+    )
     yield from section("Notes", found.notes, 10, "note", see="--json")
     yield from section("Plans that change", found.changed, 10, "job", see="--json")

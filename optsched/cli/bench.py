@@ -57,7 +57,8 @@ class Swept:
     formulations: Annotated[
         NamedList | None,
         formulations_option(
-            "Can be repeated, also with other options.  [default: that of a library file or generator, else "
+            "Can be repeated, also with other options.  [default: "
+            "that of a library file or generator, else "
             "max-min-fairness]"
         ),
     ] = None
@@ -159,7 +160,8 @@ def benchmark_of(swept: Swept, contest: Mapping[str, Any]) -> Benchmark:
     if files:
         if len(swept.set) > 1:
             raise UsageError(
-                f"{files[0]} is a sweep file, which takes no other instances beside it: put them into it"
+                f"{files[0]} is a sweep file, which takes no other instances beside it: "
+                "put them into it"
             )
         document = read_sweep(files[0])
         sources = _sources(document.instances, Path(files[0]).parent)

@@ -66,7 +66,8 @@ MEASURED = {
 NOTES = (
     "share: of the throughput that a job would have with the cluster to itself (of a plan: "
     "of its speed until it ends)",
-    "fairness: Jain's index of the shares, 1 if all are equal; GPUs: part of the usable ones in use",
+    "fairness: Jain's index of the shares, 1 if all are equal; GPUs: "
+    "part of the usable ones in use",
     "makespan: until the last job ends, at constant rates; deadlines: met of all; idle: "
     "jobs that get nothing",
 )
@@ -86,10 +87,18 @@ def comparison_view(comparison: Comparison) -> Iterator[RenderableType]:
     }
     measured = any(row.measures is not None for row in comparison.rows)
     yield table(
-        "formulation", "status", "objective", "gap", "proof", *(MEASURED.values() if measured else ()),
-        rows=[[labels[id(row)], *_outcome(row), *(_measured(row) if measured else ())] for row in comparison.rows],
+        "formulation",
+        "status",
+        "objective",
+        "gap",
+        "proof",
+        *(MEASURED.values() if measured else ()),
+        rows=[
+            [labels[id(row)], *_outcome(row), *(_measured(row) if measured else ())]
+            for row in comparison.rows
+        ],
         left=2,
-    )  # fmt: skip
+    )
     if measured:
         yield bullets([*_packed_notes(comparison, labels), *NOTES])
     yield from _failures([(labels[id(row)], row) for row in comparison.rows])
@@ -175,7 +184,10 @@ def _failures(rows: list[tuple[str, ComparisonRow]]) -> Iterator[RenderableType]
     if any(unplaced.values()):
         yield ""
         if len(set(unplaced.values())) == 1:
-            yield f"{count(next(iter(unplaced.values())), 'job is', 'jobs are')} in no program: see `optsched explain`."
+            yield (
+                f"{count(next(iter(unplaced.values())), 'job is', 'jobs are')} in no program: "
+                "see `optsched explain`."
+            )
         else:
             counts = (f"{label} {number:,}" for label, number in unplaced.items() if number)
             yield f"Jobs that are in no program: {', '.join(counts)}."
@@ -191,9 +203,15 @@ def pareto_view(front: Front) -> Iterator[RenderableType]:
     yield cluster_words(front.instance)
     yield ""
     yield facts(
-        (label, f"{_labelled(axis.formulation, changed_options(axis.formulation, axis.options))}: {axis.title}")
+        (
+            label,
+            (
+                f"{_labelled(axis.formulation, changed_options(axis.formulation, axis.options))}: "
+                f"{axis.title}"
+            ),
+        )
         for label, axis in zip(("1st", "2nd"), front.axes, strict=True)
-    )  # fmt: skip
+    )
     if front.points:
         yield from _points(front)
     else:
@@ -230,14 +248,20 @@ def _number(value: float) -> str:
 
 def _front_notes(front: Front) -> Iterator[str]:
     if any(point.exchange is not None for point in front.points):
-        yield "exchange: what the next unit of improvement of the 2nd costs of the 1st, from the duals"
+        yield (
+            "exchange: what the next unit of improvement of the 2nd costs of the 1st, "
+            "from the duals"
+        )
     if len(front.points) == 1:
         yield "both objectives agree: one allocation is best for both"
     if any(not np.isfinite(value) for point in front.points for value in point.objectives):
         yield "none: the objective does not exist, as some job gets nothing"
     yield from front.notes
     if front.removed:
-        yield f"{count(front.removed, 'point was', 'points were')} repeated or dominated, and left out"
+        yield (
+            f"{count(front.removed, 'point was', 'points were')} repeated or dominated, "
+            "and left out"
+        )
     if front.missing:
         yield f"{count(front.missing, 'point is', 'points are')} missing"
     if front.runs:
@@ -258,7 +282,10 @@ def whatif_view(found: WhatIf) -> Iterator[RenderableType]:
     base = found.base
     yield from title(base)
     words, unit = objective_words(base.formulation)
-    yield f"{words}{f', {unit}' if unit else ''} ({'less' if base.sense == 'min' else 'more'} is better)"
+    yield (
+        f"{words}{f', {unit}' if unit else ''} ({'less' if base.sense == 'min' else 'more'} is "
+        "better)"
+    )
     held = any(change.held is not None for change in found.changes)
     predicted = any(change.predicted is not None for change in found.changes)
     columns = ["", "status", "objective", "change"] + ["held"] * held + ["by prices"] * predicted
@@ -383,15 +410,18 @@ def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
         yield "by prices: price x amount; no held change is better than that"
     if any(_grows_yet_worse(found, change) for change in found.changes):
         yield (
-            "more GPUs, yet a worse objective: it measures jobs by what the whole cluster could give "
+            "more GPUs, yet a worse objective: it measures jobs "
+            "by what the whole cluster could give "
             "them, which grows with the cluster; held leaves that as it is"
         )
     # On a smaller cluster some jobs may not be able to run, and the objective does not count them
     old = {job for job, _ in found.base.unplaced}
     for change in found.changes:
         new = {job for job, _ in change.solution.unplaced}
-        for jobs, words in ((new - old, "can run no longer, and the objective does not see"),
-                           (old - new, "can run then, and the objective sees")):  # fmt: skip
+        for jobs, words in (
+            (new - old, "can run no longer, and the objective does not see"),
+            (old - new, "can run then, and the objective sees"),
+        ):
             if jobs:
                 them = "it" if len(jobs) == 1 else "them"
                 yield f"{_label(change)}: {listed(sorted(jobs))} {words} {them}"
@@ -451,8 +481,10 @@ def curve_view(solution: Solution, curve: CapacityCurve) -> Iterator[RenderableT
     words, unit = objective_words(solution.formulation)
     yield heading(f"The {words} over the capacity of {name(curve.resource)}, all else held")
     sizes = [number(capacity) for capacity in curve.capacity.tolist()]
-    objectives = [quantity(value, unit).partition(" (")[0] if np.isfinite(value) else "none"
-                  for value in curve.objective.tolist()]  # fmt: skip
+    objectives = [
+        quantity(value, unit).partition(" (")[0] if np.isfinite(value) else "none"
+        for value in curve.objective.tolist()
+    ]
     rows = [list(pair) for pair in zip(sizes, objectives, strict=True)]
     yield table("capacity", "objective", rows=rows[:SHOWN], left=0)
     yield from more(len(rows) - SHOWN, "breakpoint", see="--json")

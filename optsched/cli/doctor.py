@@ -183,9 +183,14 @@ def within(version: str, limits: str) -> bool:
         there = _numbers(match[2])
         order = (found > there) - (found < there)
         if not {
-            ">=": order >= 0, "~=": order >= 0, ">": order > 0, "<": order < 0, "<=": order <= 0,
-            "==": order == 0, "!=": order != 0,
-        }[match[1]]:  # fmt: skip
+            ">=": order >= 0,
+            "~=": order >= 0,
+            ">": order > 0,
+            "<": order < 0,
+            "<=": order <= 0,
+            "==": order == 0,
+            "!=": order != 0,
+        }[match[1]]:
             return False
     return True
 

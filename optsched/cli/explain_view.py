@@ -95,7 +95,10 @@ def _holding(solution: Solution, holding: list[Mapping[str, Any]]) -> Iterator[R
         rows.append([name(item["job"]) + others, rounded(item["rate"]), percent(item["share"])])
     yield table("job", "steps/s", "share", rows=rows)
     yield from more(len(holding) - SHOWN, "class of jobs", "classes of jobs", see="--json")
-    yield "share: if the job ran 1 % faster everywhere, the objective would improve by this part of 1 %"
+    yield (
+        "share: if the job ran 1 % faster everywhere, "
+        "the objective would improve by this part of 1 %"
+    )
 
 
 def _requirements(requirements: list[Mapping[str, Any]]) -> Iterator[RenderableType]:
@@ -229,7 +232,9 @@ def _pays(found: JobExplanation) -> Iterator[RenderableType]:
     )
     words, unit = objective_words(found.solution.formulation)
     change = "fall" if found.solution.sense == "min" else "rise"
-    yield f"prices: {change} of the {words}{f' ({unit})' if unit else ''} for one more, at the margin"
+    yield (
+        f"prices: {change} of the {words}{f' ({unit})' if unit else ''} for one more, at the margin"
+    )
 
 
 def _binding(found: JobExplanation) -> Iterator[RenderableType]:
@@ -272,7 +277,10 @@ def _ways(found: JobExplanation) -> Iterator[RenderableType]:
     )
     yield from more(len(ways) - SHOWN, "column", see="--json")
     if priced:
-        yield "reduced cost: change of the objective if the job spent all its time there; 0 where that costs nothing"
+        yield (
+            "reduced cost: change of the objective if the job spent all its time there; "
+            "0 where that costs nothing"
+        )
         yield from _best(found.best_alternative)
     elif found.no_prices is not None and found.solution.status is not Status.INFEASIBLE:
         yield found.no_prices

@@ -171,7 +171,10 @@ def _catalogue(
         "kind", "what it asks for", "options", rows=_summaries(constraints), left=3, title=title
     )
     yield ""
-    title = "Rankings: an order of the jobs for rounds, no program (simulate -p NAME, round --ranking NAME)"
+    title = (
+        "Rankings: an order of the jobs for rounds, no program (simulate -p NAME, "
+        "round --ranking NAME)"
+    )
     yield table(
         "name", "which job goes first", "options", rows=_summaries(rankings), left=3, title=title
     )
@@ -239,7 +242,9 @@ def _one(document: dict[str, Any]) -> Iterator[RenderableType]:
         yield table("option", "values", "default", rows=rows, left=3, title=f"Options ({flag})")
     if document["shared_options"]:
         yield ""
-        yield "Options that formulations share (-O KEY=VALUE); one that cannot use them refuses them:"
+        yield (
+            "Options that formulations share (-O KEY=VALUE); one that cannot use them refuses them:"
+        )
         for option in document["shared_options"]:
             yield f"  {option['name']}  {option['description']}"
 

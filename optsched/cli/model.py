@@ -452,7 +452,10 @@ def _chosen_view(
     columns = ["workload", "GPU type", "law", "error", "ways", "GPUs", "nodes", "samples"]
     yield table(*columns, rows=rows, left=3, title="Law of each workload on each GPU type")
     yield from more(len(chosen) - MOST_LAWS, "pair", see="--json")
-    yield "error: mean on measured ways that were left out of the fit; outside of these ranges times are extrapolated"
+    yield (
+        "error: mean on measured ways that were left out of the fit; "
+        "outside of these ranges times are extrapolated"
+    )
     few = sum(row["error"] is None for row in chosen)
     if few:
         yield (
@@ -854,7 +857,10 @@ def _predicted_view(
     yield from more(len(rows) - PREDICTED, "way", see="--json")
     outside = sum(row["source"] == EXTRAPOLATED for row in rows)
     if outside:
-        yield f"{count(outside, 'way')} outside of the range of GPUs, nodes and samples that was measured: extrapolated"
+        yield (
+            f"{count(outside, 'way')} outside of the range of GPUs, "
+            "nodes and samples that was measured: extrapolated"
+        )
 
 
 # --- optsched model evaluate ---------------------------------------------------------------------
@@ -918,9 +924,15 @@ def evaluate(
     with progress(shell, "evaluating"):
         measured = reading.read(profiles)
         found = evaluate_models(
-            measured, wanted, split, chain=chain, seeds=seeds, nominal=nominal,
-            processes=running.jobs, executor=running.executor,
-        )  # fmt: skip
+            measured,
+            wanted,
+            split,
+            chain=chain,
+            seeds=seeds,
+            nominal=nominal,
+            processes=running.jobs,
+            executor=running.executor,
+        )
     if plot is not None:
         from optsched.report import evaluation_picture, save_picture
 

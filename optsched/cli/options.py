@@ -34,7 +34,8 @@ WRITING = 2e-5
 INFEASIBLE, NOTHING_FOUND, NOT_CERTIFIED, SOLVER_FAILED = 4, 5, 6, 7
 
 FILE = (
-    "File (json, yaml, npz, or of a benchmark library), - for standard input, or @name of a shipped "
+    "File (json, yaml, npz, or of a benchmark library), - for standard input, "
+    "or @name of a shipped "
     "instance"
 )
 InstanceFile = Annotated[str, Argument("INSTANCE", f"{FILE}.", source=True)]

@@ -58,7 +58,8 @@ def plot(
     kind: Annotated[
         str | None,
         Option(
-            f"One of {', '.join(KINDS)} (default: slices of a solution with layouts, gantt of one with a "
+            f"One of {', '.join(KINDS)} (default: slices of a solution with layouts, "
+            "gantt of one with a "
             "schedule, else allocation).",
             "KIND",
             short="-k",

@@ -286,7 +286,10 @@ def certificate_words(certificate: Certificate, status: Status, found: bool, wha
         if LARGEST_SHARE in certificate.residuals:
             return Text(f"every {what} leaves a job without any time; recomputed from the duals")
         least = certificate.residuals["least_violation"]
-        words = f"every {what} violates its rows by at least {least:.2g} in total, relative to their size"
+        words = (
+            f"every {what} violates its rows by at least {least:.2g} in total, "
+            "relative to their size"
+        )
         return Text(f"{words}; recomputed from the duals")
     if not found:
         return Text("nothing to certify")
@@ -365,7 +368,10 @@ def explanation_words(explanation: Explanation, found: bool, counted: bool = Fal
     )
     if not found:
         return f"Which requirements cannot all hold was not found: {why}."
-    return f"Some of these may conflict without the others: {why} before this set was as small as it can be."
+    return (
+        "Some of these may conflict without the others: "
+        f"{why} before this set was as small as it can be."
+    )
 
 
 # --- allocation -----------------------------------------------------------------------------------

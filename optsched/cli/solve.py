@@ -125,7 +125,8 @@ class Answers:
     solutions: Annotated[
         int,
         Option(
-            "Show the best N solutions in whole jobs that are found; with -o plan.json, others are written to "
+            "Show the best N solutions in whole jobs that are found; with -o plan.json, "
+            "others are written to "
             "plan-2.json, plan-3.json and so on."
         ),
     ] = 1
@@ -253,11 +254,16 @@ def _solve_instance(
     from optsched.cli.solution_view import solution_view
 
     solution = solved(
-        shell, with_formulation(problem), search, check=api.check_placeable if files.place else None,
-        start=answers.start, generate_columns=answers.generate_columns,
-        processes=running.jobs, executor=running.executor,
+        shell,
+        with_formulation(problem),
+        search,
+        check=api.check_placeable if files.place else None,
+        start=answers.start,
+        generate_columns=answers.generate_columns,
+        processes=running.jobs,
+        executor=running.executor,
         solutions=answers.solutions,
-    )  # fmt: skip
+    )
     code = exit_code(solution, answers.require_optimal)
     if certificate_failed(shell, solution):
         return code
@@ -265,9 +271,13 @@ def _solve_instance(
     if solution.allocation is not None:
         solution, failure = _with_gpus(shell, solution, search, slices, files.place)
     files.show(
-        shell, solution, partial(solution.to_document, files.duals), solution_view(solution),
-        solution.alternatives, solution.notes,
-    )  # fmt: skip
+        shell,
+        solution,
+        partial(solution.to_document, files.duals),
+        solution_view(solution),
+        solution.alternatives,
+        solution.notes,
+    )
     return code if failure is None else shell.failed(failure)
 
 

@@ -92,7 +92,10 @@ def _check(shell: Shell, name: str, as_json: bool) -> int:
     # Leave out cases that a solver does not claim: they are not failures and would fill the table
     claimed = [result for result in results if not result.reason.startswith(UNCLAIMED)]
     hidden = len(results) - len(claimed)
-    outcome = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped'] - hidden} skipped"
+    outcome = (
+        f"{counts['passed']} passed, {counts['failed']} failed, "
+        f"{counts['skipped'] - hidden} skipped"
+    )
     if hidden:
         outcome += f"; {hidden} more need what it does not claim"
     shell.answer(

@@ -98,7 +98,8 @@ def _title(row: Mapping[str, Any]) -> str:
 
 
 LEGEND = {
-    "worst_rho": "rho: completion time over that with a fair share of the cluster (--rho: which share); "
+    "worst_rho": "rho: completion time over that with a fair share of the cluster (--rho: "
+    "which share); "
     "unfair: jobs with a rho above 1 (or --unfair)",
     "restarts_per_job": "restarts: starts after the first, of a job on average",
 }

@@ -69,13 +69,25 @@ def trace_view(summary: TraceSummary) -> Iterator[RenderableType]:
     if not summary.jobs:
         return
     yield table(
-        "pool", "GPUs", "jobs that can run", "only here", "GPU-hours wanted", "load", title="Pools",
+        "pool",
+        "GPUs",
+        "jobs that can run",
+        "only here",
+        "GPU-hours wanted",
+        "load",
+        title="Pools",
         rows=[
-            [name(pool.name), f"{pool.gpus:,}", f"{pool.runnable:,}", f"{pool.only:,}", rounded(pool.gpu_hours),
-             _load(pool.load)]
+            [
+                name(pool.name),
+                f"{pool.gpus:,}",
+                f"{pool.runnable:,}",
+                f"{pool.only:,}",
+                rounded(pool.gpu_hours),
+                _load(pool.load),
+            ]
             for pool in summary.pools
         ],
-    )  # fmt: skip
+    )
     yield _parts("GPUs", "Gangs", summary.gangs, summary)
     for title, parts in (("Workloads", summary.workloads), ("Tenants", summary.tenants)):
         if parts:
@@ -114,7 +126,10 @@ def _facts(summary: TraceSummary) -> Iterator[tuple[str, str]]:
         )
     due = summary.deadlines
     if due.jobs:
-        jobs = f"{count(due.jobs, 'job')} ({percent(due.jobs / summary.jobs)}), {due.soft:,} of them soft"
+        jobs = (
+            f"{count(due.jobs, 'job')} ({percent(due.jobs / summary.jobs)}), "
+            f"{due.soft:,} of them soft"
+        )
         yield "deadlines", jobs
         tight = [
             f"{key} {rounded(value)}" for key, value in due.tightness.items() if value is not None
@@ -146,10 +161,15 @@ def _parts(column: str, title: str, parts: Sequence[Part], summary: TraceSummary
     shown = largest_parts(parts, ROWS, f"{len(parts) - ROWS + 1:,} more")
     total = max(summary.gpu_hours, 1e-300)
     rows = [
-        [name(part.name), f"{part.jobs:,}", percent(part.jobs / summary.jobs), rounded(part.gpu_hours),
-         percent(part.gpu_hours / total)]
+        [
+            name(part.name),
+            f"{part.jobs:,}",
+            percent(part.jobs / summary.jobs),
+            rounded(part.gpu_hours),
+            percent(part.gpu_hours / total),
+        ]
         for part in shown
-    ]  # fmt: skip
+    ]
     return table(column, "jobs", "", "GPU-hours", "", rows=rows, title=title)
 
 

@@ -23,7 +23,9 @@ MOST, MOST_OF_OTHER = 20, 3
 BOUND = {
     "verified": "its bound was recomputed",
     "consistent": "its bound is a claim that nothing contradicts",
-    "not verifiable": "its bound cannot be recomputed from what is in the file (solve --duals writes all duals)",
+    "not verifiable": (
+        "its bound cannot be recomputed from what is in the file (solve --duals writes all duals)"
+    ),
 }
 
 

@@ -8,11 +8,11 @@ for result in check_solver(MySolver):
 
 from optsched.conformance.case import (
     Case,
+    CaseVerdict,
     Failed,
     Result,
     Skipped,
     Subject,
-    Verdict,
     case,
     expect,
     expect_close,
@@ -22,11 +22,11 @@ from optsched.conformance.run import BANKS, check_case, check_solver, checks, su
 __all__ = [
     "BANKS",
     "Case",
+    "CaseVerdict",
     "Failed",
     "Result",
     "Skipped",
     "Subject",
-    "Verdict",
     "case",
     "check_case",
     "check_solver",

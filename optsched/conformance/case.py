@@ -29,7 +29,7 @@ class Skipped(Exception):
     """The case says nothing about this solver; the message says why."""
 
 
-class Verdict(StrEnum):
+class CaseVerdict(StrEnum):
     """How a case ended."""
 
     PASSED = "passed"
@@ -46,7 +46,7 @@ class Result:
     case : str
     bank : str
         The part of the suite that it belongs to.
-    verdict : Verdict
+    verdict : CaseVerdict
     reason : str
         Why it failed or was skipped; empty if it passed.
     seconds : float
@@ -54,7 +54,7 @@ class Result:
 
     case: str
     bank: str
-    verdict: Verdict
+    verdict: CaseVerdict
     reason: str
     seconds: float
 

@@ -15,7 +15,7 @@ from optsched.conformance import (
     sessions,
     timeline,
 )
-from optsched.conformance.case import Case, Failed, Result, Skipped, Subject, Verdict
+from optsched.conformance.case import Case, CaseVerdict, Failed, Result, Skipped, Subject
 from optsched.errors import OptschedError
 from optsched.registry import load_solver
 from optsched.solvers import Capability, Solver
@@ -76,32 +76,33 @@ def check_case(item: Case, bank: str, solver: type[Solver]) -> Result:
     return Result(item.name, bank, verdict, reason, time.perf_counter() - started)
 
 
-def _verdict(item: Case, bank: str, solver: type[Solver]) -> tuple[Verdict, str]:
+def _verdict(item: Case, bank: str, solver: type[Solver]) -> tuple[CaseVerdict, str]:
     # A solver of other programs is asked nothing about rows, whatever else it claims.
     if bank in OF_ROWS and not solver.capabilities & ROWS:
-        return Verdict.SKIPPED, NO_ROWS
+        return CaseVerdict.SKIPPED, NO_ROWS
     missing = sorted(capability.value for capability in item.needs - solver.capabilities)
     if missing:
-        return Verdict.SKIPPED, f"does not claim {', '.join(missing)}"
+        return CaseVerdict.SKIPPED, f"does not claim {', '.join(missing)}"
     try:
         item.check(Subject(solver))
     except Skipped as why:
-        return Verdict.SKIPPED, str(why)
+        return CaseVerdict.SKIPPED, str(why)
     except Failed as why:
-        return Verdict.FAILED, str(why)
+        return CaseVerdict.FAILED, str(why)
     except OptschedError as error:
-        return Verdict.FAILED, f"{type(error).__name__}: {error}"
+        return CaseVerdict.FAILED, f"{type(error).__name__}: {error}"
     except Exception as error:
         # Whatever a foreign back-end raises is a finding about it.
         return (
-            Verdict.FAILED,
+            CaseVerdict.FAILED,
             f"raised {type(error).__name__}: {error}, expected an OptschedError at most",
         )
-    return Verdict.PASSED, ""
+    return CaseVerdict.PASSED, ""
 
 
 def summary(results: Sequence[Result]) -> dict[str, Any]:
     """How many cases passed, failed and were skipped."""
     return {
-        str(verdict): sum(result.verdict is verdict for result in results) for verdict in Verdict
+        str(verdict): sum(result.verdict is verdict for result in results)
+        for verdict in CaseVerdict
     }

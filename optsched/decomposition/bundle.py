@@ -275,7 +275,7 @@ class _BundleSearch:
     _average: _Bundle = field(init=False)
 
     def begin(self) -> None:
-        """The first evaluation."""
+        """Evaluate the first prices; they are the first centre."""
         self._bundle, self.bound = self._evaluated(self.y)
         self._weight = np.ones(1)
         self._average = self._bundle

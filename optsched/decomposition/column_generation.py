@@ -98,7 +98,10 @@ class Decomposition(Displayed):
 
     def _headline(self) -> str:
         cost = "none" if self.objective is None else number(self.objective)
-        return f"{self.status}, {cost}, bound {number(self.bound)}, {count(len(self.columns), 'column')}"
+        return (
+            f"{self.status}, {cost}, bound {number(self.bound)}, "
+            f"{count(len(self.columns), 'column')}"
+        )
 
     def to_columns(self) -> TableColumns:
         """The history: seconds, columns, value and bound of each master."""
@@ -384,8 +387,11 @@ class ColumnGeneration:
         self.history.append((elapsed, len(self.columns), self.value, self.bound))
         log.info(
             "master %d: %d columns, value %s, bound %.9g",
-            len(self.history), len(self.columns), self.value, self.bound,
-        )  # fmt: skip
+            len(self.history),
+            len(self.columns),
+            self.value,
+            self.bound,
+        )
         if self.limits.on_progress is not None:
             self.limits.on_progress(Progress(elapsed, None, self.bound, "column generation"))
 
@@ -404,9 +410,16 @@ class ColumnGeneration:
         status = status_of(objective, bound, self.limits.gap)
         y = np.zeros(self.master.rows) if self.best_y is None else self.best_y
         return Decomposition(
-            status, self.converged, bound, value, self.columns, x, y,
-            history=tuple(self.history), **made,
-        )  # fmt: skip
+            status,
+            self.converged,
+            bound,
+            value,
+            self.columns,
+            x,
+            y,
+            history=tuple(self.history),
+            **made,
+        )
 
     def _in_whole_numbers(self) -> dict[str, Any]:
         program = self._program(self.columns, integer=True).arrays

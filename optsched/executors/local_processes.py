@@ -44,18 +44,16 @@ class LocalProcesses:
     """An `Executor`: a worker for each slot."""
 
     def slots(self, work: SharedWork, count: int) -> Sequence[ProcessSlot]:
-        """See `Executor.slots`."""
         machine = here()
         return [ProcessSlot(work, machine) for _ in range(count)]
 
     def wait(self, slots: Sequence[Slot], seconds: float) -> None:
-        """See `Executor.wait`."""
         # An idle worker that has died would end every wait at once.
         busy = [slot for slot in slots if isinstance(slot, ProcessSlot) and slot.running]
         wait([slot.worker.fileno() for slot in busy if slot.worker], seconds)
 
     def close(self) -> None:
-        """See `Executor.close`."""
+        """Nothing to close: each slot ends its own process."""
 
 
 class ProcessSlot:

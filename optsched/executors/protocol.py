@@ -187,7 +187,7 @@ class Slot(Protocol):
 
 
 class Executor(Protocol):
-    """Does tasks somewhere."""
+    """Where tasks are done: processes of this machine, or workers of a cluster."""
 
     def slots(self, work: SharedWork, count: int) -> Sequence[Slot]:
         """So many slots, which have not started anything yet."""

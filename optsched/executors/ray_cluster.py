@@ -42,7 +42,7 @@ class NodeSlot:
         [self._slot] = self._processes.slots(pickle.loads(work), 1)
 
     def do(self, content: Any) -> TaskEnd:
-        """Do one task."""
+        """Do one task in the process of this worker, and wait for its end."""
         self._slot.begin(content)
         while (end := self._slot.look()) is None:
             self._processes.wait([self._slot], LOOK_EVERY)
@@ -98,13 +98,11 @@ class RayCluster:
         return [RaySlot(self._ray, work.limits.threads, stored) for _ in range(count)]
 
     def wait(self, slots: Sequence[Slot], seconds: float) -> None:
-        """See `Executor.wait`."""
         under_way = [slot.end for slot in slots if isinstance(slot, RaySlot) and slot.running]
         if under_way:
             self._ray.wait(under_way, timeout=seconds)
 
     def close(self) -> None:
-        """See `Executor.close`."""
         if self._started:
             self._ray.shutdown()
 

@@ -375,7 +375,10 @@ def _duration(
         return float(jobs.steps[row]) / (rates.get(REFERENCE) or fastest)
     if rates[reference] == 0:
         able = ", ".join(one_line(worker_type) for worker_type, rate in rates.items() if rate > 0)
-        found = f"an SLO on {show(job_type)} with {gpus} GPUs, which has no rate on {one_line(reference)}"
+        found = (
+            f"an SLO on {show(job_type)} with {gpus} GPUs, "
+            f"which has no rate on {one_line(reference)}"
+        )
         expected = f"a reference on which the job can run: {able}"
         raise InvalidInput(jobs.table.place(row, "SLO"), found, expected)
     return float(jobs.steps[row]) / rates[reference]

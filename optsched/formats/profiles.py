@@ -364,7 +364,10 @@ def _sync(table: Table, row: int, seconds: float) -> float:
     sync = math.nan if value is None else float(value)
     if sync < 0 or sync > seconds * (1 + 1e-9):
         found = f"{sync:g} s of a step of {seconds:g} s"
-        expected = "from 0 to the step's own seconds, in the same unit, or nothing where it was not measured"
+        expected = (
+            "from 0 to the step's own seconds, in the same unit, "
+            "or nothing where it was not measured"
+        )
         raise table.error(row, "sync", found, expected)
     return sync
 
@@ -546,7 +549,10 @@ def _refuse_mixed_units(profiles: Profiles, places: Sequence[str]) -> None:
             other, odd = sorted(
                 (int(rows[place]) for place in pair), key=profiles.seconds.__getitem__
             )
-            found = f"{profiles.seconds[odd]:g} s, where {places[other]} has {profiles.seconds[other]:g} s"
+            found = (
+                f"{profiles.seconds[odd]:g} s, where {places[other]} has "
+                f"{profiles.seconds[other]:g} s"
+            )
             raise InvalidInput(
                 places[odd],
                 found,

@@ -42,11 +42,17 @@ class FormulationOptions(ConstraintOptions):
 
     quantile: Annotated[float, Field(ge=0.5, lt=1)] | None = Field(
         None,
-        description="hard deadlines use the throughput that is reached with this probability, not the median",
+        description=(
+            "hard deadlines use the throughput that is reached with this probability, "
+            "not the median"
+        ),
     )
     parts: Annotated[int, Field(ge=1)] = Field(
         1,
-        description="POP: split jobs at random into this many parts, each with an equal share of all capacities",
+        description=(
+            "POP: split jobs at random into this many parts, "
+            "each with an equal share of all capacities"
+        ),
     )
     parts_seed: Annotated[int, Field(ge=0)] = Field(0, description="seed of this split")
 

@@ -83,12 +83,15 @@ class ClusterOptions(GeneratorOptions):
         1.5,
         ge=0.01,
         le=1e4,
-        description="Capacity is made so scarce that the max-min level is at most 1/load of what every job can "
+        description="Capacity is made so scarce that the max-min level is "
+        "at most 1/load of what every job can "
         "reach alone.",
     )
     rows: Literal["distinct", "repeated"] = Field(
         "distinct",
-        description="distinct: every job has its own rates; repeated: there are as many rows as --kinds.",
+        description=(
+            "distinct: every job has its own rates; repeated: there are as many rows as --kinds."
+        ),
     )
     kinds: int = Field(
         100, ge=1, le=10_000, description="Different rows of repeated ones; every one occurs."
@@ -119,7 +122,8 @@ class ClusterOptions(GeneratorOptions):
     tenants: Tenants = 0
     topology: Topology = Field(
         "none",
-        description="tree: a leaf switch per pool; racks: racks of 8 nodes with leaf and spine switches; "
+        description="tree: a leaf switch per pool; racks: "
+        "racks of 8 nodes with leaf and spine switches; "
         "mixed-nodes: racks, and nodes of two sizes; none: no graph.",
     )
     unavailable: float = Field(
@@ -130,7 +134,9 @@ class ClusterOptions(GeneratorOptions):
     )
     colocation: Share = Field(
         0.0,
-        description="Share of the possible pairs of jobs (of kinds, if repeated) that may share a GPU.",
+        description=(
+            "Share of the possible pairs of jobs (of kinds, if repeated) that may share a GPU."
+        ),
     )
 
     @model_validator(mode="after")
@@ -189,8 +195,14 @@ def _level_note(instance: Instance, sized: Sized) -> str:
 
     level = solve(instance, "max-min-fairness").objective
     if level is None:
-        return f"max-min fairness: t*/tmax at most {bound:.3f} (bound at prices of the pools; not solved)"
-    return f"max-min fairness: t*/tmax {level / tmax:.3f} (solved; at most {bound:.3f} by construction)"
+        return (
+            f"max-min fairness: t*/tmax at most {bound:.3f} (bound at prices of the pools; "
+            "not solved)"
+        )
+    return (
+        f"max-min fairness: t*/tmax {level / tmax:.3f} (solved; "
+        f"at most {bound:.3f} by construction)"
+    )
 
 
 # --- sizes of pools -------------------------------------------------------------------------------
@@ -324,7 +336,10 @@ def _whole_nodes(
         if (node == W).all():
             break
         total *= SHRINK
-    found = f"{options.load:g}, but {len(W)} pools of a node each are too many GPUs for {options.jobs:,} jobs"
+    found = (
+        f"{options.load:g}, but {len(W)} pools of a node each are too many GPUs for "
+        f"{options.jobs:,} jobs"
+    )
     raise InvalidArgument("load", found, "a smaller one, or more jobs, or fewer pools")
 
 

@@ -243,15 +243,34 @@ RACK = 4
 
 TOPOLOGY_HOSTS = (
     # pool, GPUs, state; three racks of four nodes
-    ("a100", 8, "up"), ("a100", 8, "up"), ("v100", 4, "up"), ("v100", 4, "up"),
-    ("a100", 8, "drain"), ("a100", 4, "up"), ("v100", 4, "up"), ("v100", 4, "up"),
-    ("a100", 4, "up"), ("v100", 2, "up"), ("v100", 2, "up"), ("v100", 2, "up"),
-)  # fmt: skip
+    ("a100", 8, "up"),
+    ("a100", 8, "up"),
+    ("v100", 4, "up"),
+    ("v100", 4, "up"),
+    ("a100", 8, "drain"),
+    ("a100", 4, "up"),
+    ("v100", 4, "up"),
+    ("v100", 4, "up"),
+    ("a100", 4, "up"),
+    ("v100", 2, "up"),
+    ("v100", 2, "up"),
+    ("v100", 2, "up"),
+)
 TOPOLOGY_JOBS = (
     # model, GPUs
-    ("GPT-2-XL", 8), ("BERT-large", 8), ("ResNet-50", 8), ("GPT-2-medium", 4), ("BERT-base", 4), ("VGG-16", 4),
-    ("ViT-B16", 4), ("Transformer", 2), ("ResNet-18", 2), ("GPT-2-small", 2), ("CycleGAN", 2), ("DCGAN", 2),
-)  # fmt: skip
+    ("GPT-2-XL", 8),
+    ("BERT-large", 8),
+    ("ResNet-50", 8),
+    ("GPT-2-medium", 4),
+    ("BERT-base", 4),
+    ("VGG-16", 4),
+    ("ViT-B16", 4),
+    ("Transformer", 2),
+    ("ResNet-18", 2),
+    ("GPT-2-small", 2),
+    ("CycleGAN", 2),
+    ("DCGAN", 2),
+)
 
 
 def topology(seed: int = 5) -> Document:

@@ -33,7 +33,9 @@ class LeasesOptions(GeneratorOptions):
         0.8,
         ge=0.01,
         le=100,
-        description="At most 1: a plan keeps all deadlines; above, deadlines are earlier than in that plan.",
+        description=(
+            "At most 1: a plan keeps all deadlines; above, deadlines are earlier than in that plan."
+        ),
     )
 
 

@@ -68,13 +68,19 @@ class TraceOptions(GeneratorOptions):
     gpus_per_node: int = Field(8, ge=1, le=64, description="GPUs of a node.")
     arrivals: Literal["poisson", "diurnal", "even"] = Field(
         "poisson",
-        description="poisson: at a constant rate; diurnal: more by day than by night; even: at equal distances.",
+        description=(
+            "poisson: at a constant rate; diurnal: more by day than by night; even: "
+            "at equal distances."
+        ),
     )
     load: float = Field(
         0.8,
         ge=0.001,
         le=1000,
-        description="GPU-hours that arrive over those of the cluster, if pools are as likely as they have GPUs.",
+        description=(
+            "GPU-hours that arrive over those of the cluster, "
+            "if pools are as likely as they have GPUs."
+        ),
     )
     rate: float | None = Field(
         None,
@@ -89,7 +95,9 @@ class TraceOptions(GeneratorOptions):
     peak: float = Field(14.0, ge=0, le=24, description="Hour of the day with the most arrivals.")
     durations: Literal["lognormal", "pareto", "gavel"] = Field(
         "lognormal",
-        description="Distribution of the hours of a job in its fastest pool; gavel: that of its generator.",
+        description=(
+            "Distribution of the hours of a job in its fastest pool; gavel: that of its generator."
+        ),
     )
     median: Median = 1.0
     sigma: Sigma = 1.5
@@ -100,7 +108,10 @@ class TraceOptions(GeneratorOptions):
         tuple[Multiple, Multiple],
         split(2, "numbers"),
         Field(
-            description="Least and most time to a deadline over the hours in the fastest pool; uniform between them.",
+            description=(
+                "Least and most time to a deadline over the hours in the fastest pool; "
+                "uniform between them."
+            ),
             json_schema_extra={"metavar": "X,X"},
         ),
     ] = (1.2, 10.0)
@@ -226,7 +237,10 @@ def _note(instance: Instance, per_hour: float) -> str:
     rate = f"{per_hour:,.4g} arrivals per hour"
     if summary.load is None or summary.load_mean is None:
         return rate
-    return f"{rate}; offered load {summary.load_mean:.3g} where pools take turns, {summary.load:.3g} in the best ones"
+    return (
+        f"{rate}; offered load {summary.load_mean:.3g} where pools take turns, "
+        f"{summary.load:.3g} in the best ones"
+    )
 
 
 TRACE = Generator(

@@ -32,7 +32,10 @@ class UnrelatedOptions(GeneratorOptions):
     high: Whole = Field(100, description="Longest duration drawn, whole seconds.")
     correlation: Literal["none", "jobs", "machines"] = Field(
         "none",
-        description="none: all durations drawn alone; jobs, machines: a drawn base per job or machine, plus noise.",
+        description=(
+            "none: all durations drawn alone; jobs, machines: a drawn base per job or machine, "
+            "plus noise."
+        ),
     )
     noise: Whole = Field(20, description="Largest noise on a base, whole seconds.")
 

@@ -129,7 +129,8 @@ def checks_arguments(function: Callable[Given, Result]) -> Callable[Given, Resul
         if places is not None and len(positional) > len(places):
             raise UsageError(
                 f"{function.__name__} takes {enumerated(places, 'and')} by position, found "
-                f"{len(positional)} arguments: several values of one are a list, all else goes by name"
+                f"{len(positional)} arguments: several values of one are a list, "
+                "all else goes by name"
             )
         for name, value in (*zip(known, positional, strict=False), *named.items()):
             allowed = known.get(name)

@@ -32,9 +32,13 @@ from optsched.instance.restart import read_restart_costs
 from optsched.instance.tables import Colocation, JobTable, OptionTable, Workload, Workloads
 
 OTHERS = {
-    "optsched-round/1": "this is a state: `optsched round STATE --job ID` says why a job waits; its field "
-    '"instance" is an instance',
-    "optsched-plan/1": "this is the plan of a round; the state that it follows from has an instance",
+    "optsched-round/1": (
+        "this is a state: `optsched round STATE --job ID` says why a job waits; its field "
+        '"instance" is an instance'
+    ),
+    "optsched-plan/1": (
+        "this is the plan of a round; the state that it follows from has an instance"
+    ),
     "optsched-solution/1": "this is a solution: `optsched verify INSTANCE SOLUTION` reads it",
     "optsched-trace/1": "this is a trace: `optsched simulate` reads it",
 }

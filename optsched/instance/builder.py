@@ -189,10 +189,19 @@ class InstanceBuilder(Displayed):
             Naming the parameter, what was found and what was expected.
         """
         entry = _stated(
-            name=name, nodes=nodes, gpus_per_node=gpus_per_node, gpu=gpu, gpu_memory=gpu_memory,
-            cpus_per_node=cpus_per_node, memory_per_node=memory_per_node, cost_per_gpu_hour=cost_per_gpu_hour,
-            watts_per_gpu=watts_per_gpu, watts_idle=watts_idle, bandwidth=bandwidth, partitions=partitions,
-        )  # fmt: skip
+            name=name,
+            nodes=nodes,
+            gpus_per_node=gpus_per_node,
+            gpu=gpu,
+            gpu_memory=gpu_memory,
+            cpus_per_node=cpus_per_node,
+            memory_per_node=memory_per_node,
+            cost_per_gpu_hour=cost_per_gpu_hour,
+            watts_per_gpu=watts_per_gpu,
+            watts_idle=watts_idle,
+            bandwidth=bandwidth,
+            partitions=partitions,
+        )
         self._add(self._cluster, "pools", PoolDocument, entry, "cluster.pools")
         return PoolName(name)
 
@@ -297,9 +306,12 @@ class InstanceBuilder(Displayed):
         """
         self._require_pool()
         entry = _stated(
-            throughput=throughput, demand=demand, gpu_memory=gpu_memory, parameters=parameters,
+            throughput=throughput,
+            demand=demand,
+            gpu_memory=gpu_memory,
+            parameters=parameters,
             restart_cost=restart_cost,
-        )  # fmt: skip
+        )
         if not isinstance(name, str) or not name:
             raise InvalidArgument("name", show(name), "text that is not empty")
         if name in self._header["workloads"]:
@@ -375,15 +387,26 @@ class InstanceBuilder(Displayed):
         isolated = seconds_of(isolated_time, "isolated_time")
         before = _names(after, "after")
         entry = _stated(
-            id=id, steps=steps, gpus=gpus, throughput=throughput, workload=workload, options=options, weight=weight,
-            arrival=self._time(arrival, "arrival"), deadline=self._time(deadline, "deadline"),
-            deadline_kind=deadline_kind, tenant=tenant, preemptible=preemptible,
+            id=id,
+            steps=steps,
+            gpus=gpus,
+            throughput=throughput,
+            workload=workload,
+            options=options,
+            weight=weight,
+            arrival=self._time(arrival, "arrival"),
+            deadline=self._time(deadline, "deadline"),
+            deadline_kind=deadline_kind,
+            tenant=tenant,
+            preemptible=preemptible,
             restart_cost=seconds_of(restart_cost, "restart_cost"),
             exempt_time=seconds_of(exempt_time, "exempt_time"),
             checkpoint_interval=seconds_of(checkpoint_interval, "checkpoint_interval"),
-            steps_done=steps_done, running=running,
-            after=before or None, history={"isolated_time": isolated} if isolated else None,
-        )  # fmt: skip
+            steps_done=steps_done,
+            running=running,
+            after=before or None,
+            history={"isolated_time": isolated} if isolated else None,
+        )
         if not isinstance(id, str):
             raise InvalidArgument("id", show(id), "text")
         if id in self._jobs:

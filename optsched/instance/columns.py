@@ -285,7 +285,8 @@ def _check_rules(
         if deadline is not None and deadline < arrival[place]:
             raise InvalidInput(
                 f"{at(place)}.deadline",
-                f"{deadline:g}, before the arrival {arrival[place]:g} (job {show(jobs['id'][place])})",
+                f"{deadline:g}, before the arrival {arrival[place]:g} (job "
+                f"{show(jobs['id'][place])})",
                 "a deadline not before the arrival",
             )
     for place, throughput in enumerate(jobs["throughput"]):

@@ -219,7 +219,10 @@ Rates = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "description": "steps/s by pool or GPU type: a number, or by GPU count, and by nodes spanned or level",
+            "description": (
+                "steps/s by pool or GPU type: a number, or by GPU count, "
+                "and by nodes spanned or level"
+            ),
             "additionalProperties": {
                 "anyOf": [
                     _RATE_SCHEMA,

@@ -217,9 +217,19 @@ def content_hash(instance: Instance) -> str:
     digest.update(_text(header_document(instance)))
     digest.update(_text(table.names.written()))
     for name in (
-        "gpus_min", "gpus_max", "steps", "steps_done", "weight", "arrival", "deadline", "soft_deadline", "preemptible",
-        "restart_cost", "isolated_time", "tenant",
-    ):  # fmt: skip
+        "gpus_min",
+        "gpus_max",
+        "steps",
+        "steps_done",
+        "weight",
+        "arrival",
+        "deadline",
+        "soft_deadline",
+        "preemptible",
+        "restart_cost",
+        "isolated_time",
+        "tenant",
+    ):
         digest.update(np.ascontiguousarray(getattr(table, name)).data)
     # Instances that do not use these later fields keep their old hash.
     for name in ("exempt_time", "checkpoint_interval"):

@@ -70,7 +70,10 @@ class PerformanceObject(Displayed, dict[str, Any]):
         models = ", then ".join(self.names)
         if not gpu_types:
             return models
-        return f"{models}: {count(len(self.fitted), 'workload')} on {count(len(gpu_types), 'GPU type')}"
+        return (
+            f"{models}: {count(len(self.fitted), 'workload')} on "
+            f"{count(len(gpu_types), 'GPU type')}"
+        )
 
     def _facts(self) -> Mapping[str, str]:
         return {workload: ", ".join(gpus) for workload, gpus in self.fitted.items()}

@@ -108,8 +108,15 @@ class Profiles(Columns, DisplayedTable):
             With the column and the row, counted from 0.
         """
         count = len(seconds)
-        given = {"workload": workload, "gpu": gpu, "gpus": gpus, "nodes": nodes, "samples": samples, "sync": sync,
-                 "passes": passes}  # fmt: skip
+        given = {
+            "workload": workload,
+            "gpu": gpu,
+            "gpus": gpus,
+            "nodes": nodes,
+            "samples": samples,
+            "sync": sync,
+            "passes": passes,
+        }
         for name, column in given.items():
             if column is not None and len(column) != count:
                 raise InvalidInput(name, f"{len(column)} values", f"{count}, as many as seconds")

@@ -828,7 +828,10 @@ def _needs(problem: Problem, request: int) -> str:
         for node in R.barred[request][: MOST_NAMED + 1].tolist()
     ]
     if barred:
-        text += f", not on {', '.join(barred[:MOST_NAMED])}{' and more' if len(barred) > MOST_NAMED else ''}"
+        text += (
+            ", not on "
+            f"{', '.join(barred[:MOST_NAMED])}{' and more' if len(barred) > MOST_NAMED else ''}"
+        )
     return text + (" apart from jobs that it may not share a node with" if R.apart[request] else "")
 
 

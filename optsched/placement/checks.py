@@ -543,7 +543,10 @@ def _check_packing(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
         fits = shares.fits(rounds.running(number))
         if fits is not True:
             how = "do not fit" if fits is False else "are not known to fit"
-            words = f"its shares of GPUs {how} into the whole GPUs of their pools, expected rows that do"
+            words = (
+                f"its shares of GPUs {how} into the whole GPUs of their pools, "
+                "expected rows that do"
+            )
             problems.append(RoundsFlaw(f"slices[{number}].run", words))
     return problems[:REPORTED]
 

@@ -57,7 +57,7 @@ class Fragmentation(DisplayedTable):
 
     @property
     def total(self) -> float:
-        """All free GPUs."""
+        """Number of free GPUs of all nodes."""
         return float(self.free.sum())
 
     @property

@@ -248,7 +248,7 @@ class _State:
 
     @cached_property
     def everything(self) -> Occupied:
-        """All running jobs."""
+        """GPUs that all running jobs occupy, those that may migrate too."""
         return self.beside(np.arange(len(self.movable), dtype=np.int64))
 
     @cached_property

@@ -334,4 +334,7 @@ def _excess(classes: Classes, rows: JobRows, wanted: IntArray) -> str:
         return ""
     r = int(over[0])
     unit = "GPUs of " if resources.pool[r] >= 0 else ""
-    return f"they need {usage[r]:g} {unit}{resources.names[r]}, of which there are {resources.capacity[r]:g}"
+    return (
+        f"they need {usage[r]:g} {unit}{resources.names[r]}, "
+        f"of which there are {resources.capacity[r]:g}"
+    )

@@ -168,7 +168,8 @@ def _cut_by(method: str, instant: Instant, engine: Engine | None) -> tuple[str, 
             "method",
             "open-shop",
             "patterns",
-            sentence="method: open-shop takes jobs that hold one GPU (or gangs of one size per pool) and share with "
+            sentence="method: open-shop takes jobs that hold one GPU (or gangs of one size per "
+            "pool) and share with "
             "nobody; use patterns",
         )
     if instant.impossible.any():

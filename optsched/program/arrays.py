@@ -86,7 +86,10 @@ class LinearArrays(Displayed):
         whole = int(self.integer.sum())
         sense = "maximise" if self.maximise else "minimise"
         kind = f"{sense} over " + (f"{whole:,} of them whole, " if whole else "")
-        return f"{kind}{count(columns, 'column')}, {count(rows, 'row')}, {count(self.A.nnz, 'nonzero')}"
+        return (
+            f"{kind}{count(columns, 'column')}, {count(rows, 'row')}, "
+            f"{count(self.A.nnz, 'nonzero')}"
+        )
 
     @property
     def shape(self) -> tuple[int, int]:

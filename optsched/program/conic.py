@@ -123,6 +123,11 @@ def linear_to_conic(arrays: LinearArrays) -> ConicProgram:
         [np.ones(len(fixed) + len(above)), -np.ones(len(below)), np.zeros(bounds)]
     )
     return ConicProgram(
-        sp.csc_matrix(stacked), b, arrays.cost, cones, arrays.maximise, arrays.offset,
+        sp.csc_matrix(stacked),
+        b,
+        arrays.cost,
+        cones,
+        arrays.maximise,
+        arrays.offset,
         LinearRows(source, sign, arrays.shape[0]),
-    )  # fmt: skip
+    )

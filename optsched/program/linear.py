@@ -280,9 +280,20 @@ class LinearProgram:
             np.minimum(upper, implied_upper),
         )
         return LinearArrays(
-            matrix, row_lower, row_upper, lower, upper, cost, np.concatenate(self._integer), self._maximise, offset,
-            implied_lower, implied_upper, tuple(self._rows), tuple(self._columns),
-        )  # fmt: skip
+            matrix,
+            row_lower,
+            row_upper,
+            lower,
+            upper,
+            cost,
+            np.concatenate(self._integer),
+            self._maximise,
+            offset,
+            implied_lower,
+            implied_upper,
+            tuple(self._rows),
+            tuple(self._columns),
+        )
 
 
 def _by_columns(

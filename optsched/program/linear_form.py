@@ -60,9 +60,14 @@ class TransposeProduct:
 
     @classmethod
     def at(
-        cls, classes: Classes, time: FloatArray, prices: FloatArray, levels: sp.csr_matrix | None, slope: FloatArray,
+        cls,
+        classes: Classes,
+        time: FloatArray,
+        prices: FloatArray,
+        levels: sp.csr_matrix | None,
+        slope: FloatArray,
         behind: FloatArray,
-    ) -> TransposeProduct:  # fmt: skip
+    ) -> TransposeProduct:
         """At these multipliers of the blocks."""
         in_order = levels is not None and is_range(levels.indices, classes.columns)
         paid = classes.holds.paid_by_way(prices) if levels is None or in_order else None
@@ -223,7 +228,7 @@ class AllocationForm:
 
     @classmethod
     def smallest_level(cls, region: FeasibleRegion) -> AllocationForm:
-        """maximise t."""
+        """The program that maximises t, the smallest level."""
         return cls(region, np.ones(1))
 
     # --- columns ----------------------------------------------------------------------------------

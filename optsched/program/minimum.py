@@ -119,7 +119,6 @@ class DelayedMinimum(Minimum):
         return 1.0 / (1.0 - self.delay * t) ** 2
 
     def of_classes(self, some: IntArray) -> DelayedMinimum:
-        """See `Utility.of_classes`."""
         return replace(self, delay=self.delay[some])
 
     def lowered(self, R: FeasibleRegion) -> LinearProgram:

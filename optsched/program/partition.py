@@ -84,7 +84,7 @@ class ProgramParts(Displayed):
 
     @property
     def parts(self) -> int:
-        """P."""
+        """P, the number of parts."""
         return int(self.part.max()) + 1
 
     @cached_property

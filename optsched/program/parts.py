@@ -72,9 +72,13 @@ def parts_of(columns: ColumnBounds) -> Iterator[ColumnPart]:
     """The columns as parts, from their arrays."""
     for part in blocks(len(columns.cost)):
         yield ColumnPart(
-            part, columns.lower[part], columns.upper[part], columns.implied_lower[part], columns.implied_upper[part],
+            part,
+            columns.lower[part],
+            columns.upper[part],
+            columns.implied_lower[part],
+            columns.implied_upper[part],
             columns.cost[part],
-        )  # fmt: skip
+        )
 
 
 def rows_of(lower: FloatArray, upper: FloatArray, start: int = 0) -> Iterator[RowPart]:

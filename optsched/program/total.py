@@ -257,7 +257,6 @@ class Total(Utility):
         return 1e-12 * size if np.isfinite(size) else 0.0
 
     def of_classes(self, some: IntArray) -> Total:
-        """See `Utility.of_classes`."""
         return replace(self, weight=self.weight[some])
 
     def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:

@@ -160,9 +160,12 @@ def result_sections(
         "gaps": gap_picture,
     }
     captions = {
-        "times": f"On what share of the problems a method takes at most so many times the least time (Dolan and Moré "
+        "times": "On what share of the problems a method takes at most so many times the least "
+        "time (Dolan and Moré "
         f"2002). Times below {1000 * FLOOR:g} ms count as equal.",
-        "gaps": "On what share of the problems a method is within a factor of the best known objective.",
+        "gaps": (
+            "On what share of the problems a method is within a factor of the best known objective."
+        ),
     }
     for name, table in by_name.items():
         picture = pictures[name](results) if name in pictures else None
@@ -179,7 +182,10 @@ def facts(results: Results, files: Sequence[str]) -> list[tuple[str, str]]:
         return first_of(found, 8)
 
     dates = sorted(str(row["date"]) for row in results.rows if row.get("date"))
-    size = f"{len(results.rows):,} of {len(results.problems):,} problems and {len(results.methods):,} methods"
+    size = (
+        f"{len(results.rows):,} of {len(results.problems):,} problems and "
+        f"{len(results.methods):,} methods"
+    )
     solvers = dict.fromkeys(
         f"{row['solver_used']} {row['solver_version']}"
         for row in results.rows

@@ -327,7 +327,8 @@ def _summary_words(shown: Simulated) -> str:
     elif shown.seeds > 1:
         notes.append(
             "Means over the seeds ± half of their 95 % interval (Student's t), "
-            "without it where all seeds are alike; for shares whose interval would pass 0 or 100 %, "
+            "without it where all seeds are alike; "
+            "for shares whose interval would pass 0 or 100 %, "
             "its ends in brackets. "
             "A dash means that a run has no value."
         )
@@ -343,7 +344,10 @@ def _summary_words(shown: Simulated) -> str:
 
 
 def _shares_words(what: str) -> str:
-    return f"Share of the measured jobs {what}. Jobs that did not end count: a line ends below 1 where there are some."
+    return (
+        f"Share of the measured jobs {what}. Jobs that did not end count: "
+        "a line ends below 1 where there are some."
+    )
 
 
 def _rho_words(shown: Simulated) -> str:

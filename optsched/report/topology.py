@@ -271,7 +271,10 @@ def header_of(fabric: Fabric, group: HostGroup) -> str:
     low = int(sizes.min())
     high = int(sizes.max())
     each = f"{low}" if low == high else f"{low} to {high}"
-    return f"{len(sizes):,} node{'s' if len(sizes) != 1 else ''} x {each} GPU{'s' if high != 1 else ''}"
+    return (
+        f"{len(sizes):,} node{'s' if len(sizes) != 1 else ''} x {each} "
+        f"GPU{'s' if high != 1 else ''}"
+    )
 
 
 def bandwidth_words(values: tuple[float, ...]) -> str:
@@ -793,9 +796,15 @@ def _write_numbers(
     for row, (job, size) in enumerate(zip(cells.job.tolist(), sizes, strict=True)):
         if width_of(number[job], size) <= width[row]:
             ax.text(
-                float(x[row]), float(y[row]), number[job], fontsize=size,
-                color=ink_on(colours[job]), ha="center", va="center_baseline", zorder=4,
-            )  # fmt: skip
+                float(x[row]),
+                float(y[row]),
+                number[job],
+                fontsize=size,
+                color=ink_on(colours[job]),
+                ha="center",
+                va="center_baseline",
+                zorder=4,
+            )
 
 
 def _boxes(

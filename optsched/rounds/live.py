@@ -132,7 +132,7 @@ class LiveState:
         )
 
     def follow(self, state: RoundState, plan: Plan) -> None:
-        """Apply a plan."""
+        """Continue from the state after a plan."""
         # A model forgets workloads that were removed. Planning updates the model, but a plan that
         # is read from a journal does not.
         if learns(self._model):

@@ -548,7 +548,7 @@ class Plan(DisplayedTable):
 
     @cached_property
     def start(self) -> tuple[Decision, ...]:
-        """Jobs that start."""
+        """Jobs that did not run and start now."""
         return self.of(Verdict.START)
 
     @cached_property
@@ -823,7 +823,9 @@ class Plan(DisplayedTable):
         solution = self.solution
         return {
             "clock": f"{number(self.now)} s to {number(self.until)} s",
-            "GPUs": f"{figures['gpus_in_use']:,} of {figures['gpus']:,} in use: {first_of(by_pool)}",
+            "GPUs": (
+                f"{figures['gpus_in_use']:,} of {figures['gpus']:,} in use: {first_of(by_pool)}"
+            ),
             "throughput": "" if self.throughput is None else str(self.throughput),
             "fragmentation": "" if self.fragmentation is None else self.fragmentation.words,
             "start": named[Verdict.START],

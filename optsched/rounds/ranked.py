@@ -350,7 +350,10 @@ def _barred(
             others.append(constraint.kind)
     if not others:
         return barred, tuple(kept), ()
-    text = f"a ranking gives no fractions of the time, and does not keep the side constraints {', '.join(others)}"
+    text = (
+        "a ranking gives no fractions of the time, "
+        f"and does not keep the side constraints {', '.join(others)}"
+    )
     return barred, tuple(kept), (text,)
 
 

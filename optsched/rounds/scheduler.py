@@ -223,7 +223,7 @@ class Scheduler(ClosedByWith, Displayed):
 
     @property
     def plan(self) -> Plan | None:
-        """The last plan."""
+        """Plan of the last round; None before the first one."""
         return self._live.plan
 
     @property

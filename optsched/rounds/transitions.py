@@ -205,7 +205,7 @@ class Measured(Document):
 
 
 class Observe(Event):
-    """Measurements of jobs."""
+    """Steps or throughputs of running jobs were measured."""
 
     event: Literal["observe"] = "observe"
     jobs: dict[str, Measured]
@@ -365,7 +365,7 @@ class Decides(Event):
 
 
 class NewPolicy(Decides):
-    """Another policy (`RoundState.under`)."""
+    """Later rounds have another policy (`RoundState.under`)."""
 
     event: Literal["policy"] = "policy"
     policy: dict[str, Any]

@@ -91,7 +91,9 @@ class Metrics(Displayed):
             "plans": f"{self.rounds:,}, {self.fallbacks:,} of them fall back",
             "decisions": f"{self.starts:,} starts, {self.moves:,} moves, "
             f"{self.preemptions:,} preemptions",
-            "last plan": f"round {last['round']}, {last['gpus_in_use']:,} of {last['gpus']:,} GPUs in use"
+            "last plan": (
+                f"round {last['round']}, {last['gpus_in_use']:,} of {last['gpus']:,} GPUs in use"
+            )
             if last
             else "",
         }

@@ -158,10 +158,14 @@ def pareto(
         time = timer.left if np.isfinite(timer.left) else None
         given_limits = {**limits, "time_limit": time, "on_progress": None, "on_log": None}
         found = all_results_of(
-            _points_of, (given, replace(trade), search.best, given_limits), stretches,
-            processes=processes, executor=executor, threads=limits.get("threads", 1) or cores(),
+            _points_of,
+            (given, replace(trade), search.best, given_limits),
+            stretches,
+            processes=processes,
+            executor=executor,
+            threads=limits.get("threads", 1) or cores(),
             on_begin=None if on_point is None else lambda part: on_point(stretches[part][0].number),
-        )  # fmt: skip
+        )
         return _SolvedLevels.joined(found)
 
     return search.front(axes, points, elsewhere)
@@ -354,9 +358,16 @@ class _FrontSearch:
         )
         kept = efficient(made.found)
         return Front(
-            instance, axes, ends, tuple(kept), len(made.found) - len(kept), count - len(made.found),
-            self.runs + made.runs, tuple(dict.fromkeys((*self.rebuilt, *made.rebuilt))), notes,
-        )  # fmt: skip
+            instance,
+            axes,
+            ends,
+            tuple(kept),
+            len(made.found) - len(kept),
+            count - len(made.found),
+            self.runs + made.runs,
+            tuple(dict.fromkeys((*self.rebuilt, *made.rebuilt))),
+            notes,
+        )
 
     def points(self, levels: Sequence[KeptLevel]) -> list[FrontPoint]:
         """The points of some levels, those that a limit prevented left out."""
@@ -468,9 +479,11 @@ class _FrontSearch:
         )
         made = self.first.solution(program, outcome)
         wanted = {
-            "kind": "at-least", "formulation": self.g.name, "options": self.g.options.to_document(),
+            "kind": "at-least",
+            "formulation": self.g.name,
+            "options": self.g.options.to_document(),
             "value": self.second.program.units.objective(float(_less(eps))),
-        }  # fmt: skip
+        }
         solution = replace(made, constraints=(*made.constraints, wanted))
         return FrontPoint(
             objectives, values_here, solution, None if end else self._exchange(outcome, values_here)

@@ -172,13 +172,22 @@ class Front(DisplayedTable):
             "instance": self.instance.identity,
             "constraints": [dict(item) for item in self.ends[0].constraints] if self.ends else [],
             "axes": [
-                {"formulation": axis.formulation, "options": axis.options, "sense": axis.sense, "words": axis.words,
-                 "unit": axis.unit}
+                {
+                    "formulation": axis.formulation,
+                    "options": axis.options,
+                    "sense": axis.sense,
+                    "words": axis.words,
+                    "unit": axis.unit,
+                }
                 for axis in self.axes
             ],
             "ends": [
-                {"status": str(end.status), "objective": finite(end.objective), "gap": end.gap,
-                 "conflicts": [conflict.words for conflict in end.conflicts]}
+                {
+                    "status": str(end.status),
+                    "objective": finite(end.objective),
+                    "gap": end.gap,
+                    "conflicts": [conflict.words for conflict in end.conflicts],
+                }
                 for end in self.ends
             ],
             "ideal": _both(self.ideal),
@@ -188,7 +197,7 @@ class Front(DisplayedTable):
             "missing": self.missing,
             "session": {"runs": self.runs, "rebuilt": list(self.rebuilt)},
             "notes": list(self.notes),
-        }  # fmt: skip
+        }
 
     def plot(self) -> Picture:
         """The points in the plane of both objectives."""
@@ -196,7 +205,10 @@ class Front(DisplayedTable):
 
     def _headline(self) -> str:
         first, second = (axis.formulation for axis in self.axes)
-        return f"of {self.instance.name}: {count(len(self.points), 'point')} between {first} and {second}"
+        return (
+            f"of {self.instance.name}: {count(len(self.points), 'point')} between {first} and "
+            f"{second}"
+        )
 
     def _facts(self) -> Mapping[str, str]:
         facts = {

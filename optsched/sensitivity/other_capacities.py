@@ -272,10 +272,15 @@ def whatif(
     wanted = [{name: amount} for name, amount in add.items()] if each else [dict(add)]
     larger = [resized(given, change) for change in wanted]
     how: dict[str, Any] = {
-        "solver": solver, "constraints": constraints, "extend": extend, "model": model, "classes": classes,
-        "options": options, "prove": prove,
+        "solver": solver,
+        "constraints": constraints,
+        "extend": extend,
+        "model": model,
+        "classes": classes,
+        "options": options,
+        "prove": prove,
         **limits,
-    }  # fmt: skip
+    }
     base = solve(given, formulation, **how)
     engine = Engine(load_solver, solver, budget, prove)
     held, not_held = _held(
@@ -284,10 +289,14 @@ def whatif(
     if processes > 1 or executor != LOCAL:
         how |= {"on_progress": None, "on_log": None}  # other processes do not report them
     solutions = all_results_of(
-        _solved, (formulation, how), larger, processes=processes, executor=executor,
+        _solved,
+        (formulation, how),
+        larger,
+        processes=processes,
+        executor=executor,
         threads=limits.get("threads", 1) or cores(),
         on_begin=None if on_change is None else lambda number: on_change(wanted[number]),
-    )  # fmt: skip
+    )
     changes = [
         _change(base, change, solution, held)
         for change, solution in zip(wanted, solutions, strict=True)

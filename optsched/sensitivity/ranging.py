@@ -86,10 +86,15 @@ class CapacityRange(Displayed):
     def to_document(self) -> dict[str, Any]:
         """The range as plain data: an interval without end has null."""
         return {
-            "resource": self.resource, "capacity": self.capacity, "price": self.price, "from": self.low,
-            "to": self.high if np.isfinite(self.high) else None, "price_below": self.below, "price_above": self.above,
+            "resource": self.resource,
+            "capacity": self.capacity,
+            "price": self.price,
+            "from": self.low,
+            "to": self.high if np.isfinite(self.high) else None,
+            "price_below": self.below,
+            "price_above": self.above,
             "finished": self.finished,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,9 +133,11 @@ class CapacityCurve(DisplayedTable):
         """The curve as plain data; an objective that does not exist is null."""
         objective = [value if np.isfinite(value) else None for value in self.objective.tolist()]
         return {
-            "resource": self.resource, "capacity": self.capacity.tolist(), "objective": objective,
+            "resource": self.resource,
+            "capacity": self.capacity.tolist(),
+            "objective": objective,
             "finished": self.finished,
-        }  # fmt: skip
+        }
 
     def _headline(self) -> str:
         low = amount(float(self.capacity[0]))

@@ -94,7 +94,10 @@ class Certificate(Displayed):
     def _headline(self) -> str:
         if not self.ok:
             return f"does not hold: {'; '.join(self.problems)}"
-        return f"holds: largest residual {max(self.residuals.values(), default=0.0):.1g}, proof {self.proof}"
+        return (
+            f"holds: largest residual {max(self.residuals.values(), default=0.0):.1g}, "
+            f"proof {self.proof}"
+        )
 
 
 def gap_of(objective: float | None, bound: float | None) -> float | None:

@@ -197,7 +197,10 @@ class Schedule(DisplayedTable):
     def _headline(self) -> str:
         jobs = count(len(np.unique(self.job)), "job")
         end = amount(float(self.end.max(initial=0.0)) - self.classes.instance.now)
-        return f"of {self.classes.instance.name}: {jobs} in {count(len(self), 'run')}, the last ends in {end} s"
+        return (
+            f"of {self.classes.instance.name}: {jobs} in {count(len(self), 'run')}, "
+            f"the last ends in {end} s"
+        )
 
     def _facts(self) -> Mapping[str, str]:
         deadline = self.classes.instance.jobs_table.deadline

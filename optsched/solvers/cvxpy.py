@@ -48,7 +48,10 @@ TERMINATION = {
 """Terminations by cvxpy's status."""
 CONES = {"ExpCone", "PowCone3D"}
 CLASHES = {
-    "OSQP": "osqp and highspy export functions of one name; where PuLP was imported first the process crashes"
+    "OSQP": (
+        "osqp and highspy export functions of one name; "
+        "where PuLP was imported first the process crashes"
+    )
 }
 """Solvers of cvxpy that do not share a process with others in every order
 of imports (osqp 1.1, highspy 1.13).

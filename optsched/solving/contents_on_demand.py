@@ -160,8 +160,11 @@ class _Generation:
             found = self._priced(self._sign * values.y, value)
             made += len(found)
             log.info(
-                "%d contents of nodes made columns: value %.9g, bound %.9g", made, value, self._bound
-            )  # fmt: skip
+                "%d contents of nodes made columns: value %.9g, bound %.9g",
+                made,
+                value,
+                self._bound,
+            )
             if not found or self._bound - value <= CLOSED * abs(value):
                 break
             self._add(found)

@@ -490,9 +490,12 @@ def described(
 def rows_alone(arrays: LinearArrays, rows: IntArray) -> LinearArrays:
     """The program with some of its rows alone."""
     return replace(
-        arrays, A=arrays.by_rows[rows].tocsc(), row_lower=arrays.row_lower[rows], row_upper=arrays.row_upper[rows],
+        arrays,
+        A=arrays.by_rows[rows].tocsc(),
+        row_lower=arrays.row_lower[rows],
+        row_upper=arrays.row_upper[rows],
         rows=(Block("rows", 0, len(rows)),),
-    )  # fmt: skip
+    )
 
 
 def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:

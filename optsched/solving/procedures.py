@@ -55,7 +55,10 @@ if TYPE_CHECKING:
     from optsched.solution.solution import ColumnsMade
     from optsched.solution.stage import Stage
 
-NO_PLAN = "no plan was found: the best allocation leaves a job without time, so that the objective is infinite"
+NO_PLAN = (
+    "no plan was found: the best allocation leaves a job without time, "
+    "so that the objective is infinite"
+)
 STAGES = {"load": "reading", "compile": "compiling", "build": "building the program"}
 """Steps before the first run of a solver, by the names of their timings."""
 

@@ -214,9 +214,15 @@ class SolverRuns:
         start = self.start is not None
         warm, basis = self.bases.warm is not None, self.bases.keep
         usual = pick(
-            rows=rows, integer=integer, conic=conic, start=start, warm=warm, keep_basis=basis,
-            inside=self.inside, vertex=self.vertex,
-        )  # fmt: skip
+            rows=rows,
+            integer=integer,
+            conic=conic,
+            start=start,
+            warm=warm,
+            keep_basis=basis,
+            inside=self.inside,
+            vertex=self.vertex,
+        )
         name, reason = self.asked_for or prefer or usual
         solver = self.load(name)
         require_all(solver, integer=integer, conic=conic, start=start)

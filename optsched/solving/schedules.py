@@ -796,6 +796,12 @@ def _without_schedule(engine: Engine, values: Values) -> Outcome:
             f"solver {engine.chosen.name} stopped with {values.words!r} and no schedule"
         )
     return Outcome(
-        replace(values, termination=Termination.INFEASIBLE), None, None, None, "none",
-        Certificate(True, "claimed", {}), Status.INFEASIBLE, engine.chosen,
-    )  # fmt: skip
+        replace(values, termination=Termination.INFEASIBLE),
+        None,
+        None,
+        None,
+        "none",
+        Certificate(True, "claimed", {}),
+        Status.INFEASIBLE,
+        engine.chosen,
+    )

@@ -74,10 +74,17 @@ class EngineSettings:
     @classmethod
     def of(cls, engine: Engine) -> EngineSettings:
         return cls(
-            engine.load, engine.solver, engine.limits, engine.prove,
-            engine.known_points, engine.explains, engine.reason, engine.inside, engine.vertex,
+            engine.load,
+            engine.solver,
+            engine.limits,
+            engine.prove,
+            engine.known_points,
+            engine.explains,
+            engine.reason,
+            engine.inside,
+            engine.vertex,
             engine.executor == LOCAL,
-        )  # fmt: skip
+        )
 
     def now(self) -> float:
         """Seconds of the clock that all who solve parts share."""
@@ -89,10 +96,16 @@ class EngineSettings:
         seconds = None if due is None else max(due - self.now(), 0.0)
         limits = replace(self.limits, time=seconds)
         return Engine(
-            self.load, self.solver, limits, self.prove,
-            known_points=self.known_points, explains=self.explains, reason=self.reason,
-            inside=self.inside, vertex=self.vertex,
-        )  # fmt: skip
+            self.load,
+            self.solver,
+            limits,
+            self.prove,
+            known_points=self.known_points,
+            explains=self.explains,
+            reason=self.reason,
+            inside=self.inside,
+            vertex=self.vertex,
+        )
 
 
 class SideBySide(Generic[Result]):
@@ -123,9 +136,12 @@ class SideBySide(Generic[Result]):
         engine.in_parts = True
         self._engine, self._settings = engine, settings
         self._calls = Calls(
-            _solved, (solve, settings, *shared), processes=engine.processes,
-            executor=engine.executor, threads=engine.limits.threads,
-        )  # fmt: skip
+            _solved,
+            (solve, settings, *shared),
+            processes=engine.processes,
+            executor=engine.executor,
+            threads=engine.limits.threads,
+        )
 
     def results(self, items: Sequence[Any]) -> list[Result]:
         """The results in the order of the items.
@@ -150,7 +166,7 @@ class SideBySide(Generic[Result]):
         return [result for result, _ in found]
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes of the executor."""
         self._calls.close()
 
 

@@ -336,7 +336,8 @@ def _without_stages(outcome: Outcome) -> Outcome:
 def _stopped_words(stages: Sequence[Stage]) -> tuple[str, ...]:
     """Notes on a filling that was stopped: its bound, and what its first stage proves."""
     why = (
-        "filling was stopped: its objective is a total over the levels of all stages, and until all "
+        "filling was stopped: its objective is a total over the levels of all stages, "
+        "and until all "
         "end its bound is what the jobs could have alone"
     )
     if not stages or stages[0].bound is None:

@@ -211,11 +211,13 @@ class AdmissionDecision(DisplayedTable):
         ]
         rows += [
             {
-                "job": refusal.job, "admitted": False,
-                "earliest_deadline": refusal.earliest_deadline, "why": refusal.words,
+                "job": refusal.job,
+                "admitted": False,
+                "earliest_deadline": refusal.earliest_deadline,
+                "why": refusal.words,
             }
             for refusal in self.refused
-        ]  # fmt: skip
+        ]
         names = ("job", "admitted", "ends", "earliest_deadline", "why")
         columns = {name: [row.get(name) for row in rows[:first]] for name in names}
         index = self.instance.jobs_table.names.index
@@ -307,9 +309,14 @@ def admit(
         probes.keep(plan, kept)
         admitted.append(table.names[row])
     return AdmissionDecision(
-        given, tuple(admitted), tuple(refused), plan, _changed(given, before, plan),
-        _without_nodes(plan), _notes(probes),
-    )  # fmt: skip
+        given,
+        tuple(admitted),
+        tuple(refused),
+        plan,
+        _changed(given, before, plan),
+        _without_nodes(plan),
+        _notes(probes),
+    )
 
 
 def _without_nodes(plan: Solution | None) -> dict[str, str]:
@@ -566,9 +573,15 @@ def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool, known: boo
     # No later deadline makes a plan of the others.
     earliest = _earliest_deadline(probes, kept, row) if known else None
     return Refusal(
-        job, reason, words, conflict, smallest, earliest, extra,
+        job,
+        reason,
+        words,
+        conflict,
+        smallest,
+        earliest,
+        extra,
         _cheapest(probes, np.append(kept, row), extra),
-    )  # fmt: skip
+    )
 
 
 def _listed(names: Sequence[str]) -> str:

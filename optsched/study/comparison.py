@@ -46,9 +46,20 @@ NOW = (False, False)
 """How candidates are compiled that plan neither jobs nor nodes ahead."""
 
 WITH_SOLUTION = (
-    "status", "objective", "bound", "gap", "termination", "reproducible", "certificate", "solver",
-    "packed", "conflicts", "unplaced", "measures", "seconds",
-)  # fmt: skip
+    "status",
+    "objective",
+    "bound",
+    "gap",
+    "termination",
+    "reproducible",
+    "certificate",
+    "solver",
+    "packed",
+    "conflicts",
+    "unplaced",
+    "measures",
+    "seconds",
+)
 """Keys of a row that are null without a solution."""
 
 # A formulation by name, or a name with its options.
@@ -160,7 +171,10 @@ class Comparison(DisplayedTable):
 
     def _headline(self) -> str:
         answers = sum(row.measures is not None for row in self.rows)
-        return f"of {self.instance.name}: {count(len(self.rows), 'formulation')}, {answers:,} with an answer"
+        return (
+            f"of {self.instance.name}: {count(len(self.rows), 'formulation')}, "
+            f"{answers:,} with an answer"
+        )
 
     def _facts(self) -> Mapping[str, str]:
         return {_name(row): _answer(row) for row in self.rows}
@@ -275,10 +289,14 @@ def compare(
     ]
 
     found = results_of(
-        _row, shared, items, processes=processes, executor=executor,
+        _row,
+        shared,
+        items,
+        processes=processes,
+        executor=executor,
         threads=limits.get("threads", 1) or cores(),
         on_begin=None if on_row is None else lambda number: on_row(items[number][0]),
-    )  # fmt: skip
+    )
     rows = _until_interrupted(found, items)
     # A constraint of the instance may be given by the caller too: it is listed once.
     documents = {repr(item.document()): item.document() for item in in_force}

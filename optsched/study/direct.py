@@ -90,7 +90,6 @@ class ProgramSolution(DisplayedTable):
 
     @property
     def gap(self) -> float | None:
-        """See `gap_of`."""
         return gap_of(self.objective, self.bound)
 
     @property

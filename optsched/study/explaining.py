@@ -221,7 +221,9 @@ def _with_program(
     if costs is None and bare.no_prices is None:
         bare = replace(
             bare,
-            no_prices="The duals of this solution are not those of one program: there are no prices.",
+            no_prices=(
+                "The duals of this solution are not those of one program: there are no prices."
+            ),
         )
     x = formulation.optimum(C, allocation.x, by_class(C, solution.figures))
     share = share_of(allocation, row)

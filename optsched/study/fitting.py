@@ -223,9 +223,14 @@ def evaluate_models(
     contenders = fits(wanted, chain)
     chosen = [(name, {}) for name in SPLITS] if splits is None else splits
     return evaluate(
-        profiles, contenders, chosen,
-        seeds=seeds, nominal=nominal, processes=processes, executor=executor,
-    )  # fmt: skip
+        profiles,
+        contenders,
+        chosen,
+        seeds=seeds,
+        nominal=nominal,
+        processes=processes,
+        executor=executor,
+    )
 
 
 def fits(models: Sequence[Wanted], chain: bool = False) -> dict[str, Fit]:

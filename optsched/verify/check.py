@@ -46,9 +46,17 @@ from optsched.verify.run_record import (
 from optsched.verify.subject import RebuiltSolution, rebuild
 
 OF_CLOSED_FORM = (
-    "status", "termination", "objective", "bound_source", "certificate", "prices", "duals", "conflicts",
-    "schedule", "figures",
-)  # fmt: skip
+    "status",
+    "termination",
+    "objective",
+    "bound_source",
+    "certificate",
+    "prices",
+    "duals",
+    "conflicts",
+    "schedule",
+    "figures",
+)
 """Fields that a closed form decides."""
 OF_ALLOCATION = ("allocation", "throughput", "metrics")
 """Fields that follow from the allocation of a closed form."""

@@ -207,9 +207,12 @@ def check_numbers(point: CheckedPoint) -> BoundVerdict:
     findings = point.findings
     document = point.document
     findings.close(
-        "objective", document.objective, point.reported(point.value), "what the allocation gives",
+        "objective",
+        document.objective,
+        point.reported(point.value),
+        "what the allocation gives",
         absolute=point.rounding,
-    )  # fmt: skip
+    )
     bound = check_bound(point)
     check_prices(point)
     check_status(point)

@@ -23,8 +23,15 @@ from optsched.verify.rows import AllocationRows
 from optsched.verify.subject import RebuiltSolution
 
 FIGURES = (
-    "rows_wanted", "rows_placed", "rows_bound", "nodes_spanned", "nodes_bound", "bandwidth", "gpus_moved", "exact",
-)  # fmt: skip
+    "rows_wanted",
+    "rows_placed",
+    "rows_bound",
+    "nodes_spanned",
+    "nodes_bound",
+    "bandwidth",
+    "gpus_moved",
+    "exact",
+)
 
 
 def check_packed(subject: RebuiltSolution, findings: Findings) -> None:

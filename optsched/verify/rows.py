@@ -205,9 +205,13 @@ class Resolver:
             return
         # Field by field fewer columns match; the first field that leaves none is reported.
         for name, found in (
-            ("pool", row.pool), ("gpus", row.gpus), ("nodes", row.nodes), ("share", row.share),
-            ("attributes", row.attributes), ("option", row.option),
-        ):  # fmt: skip
+            ("pool", row.pool),
+            ("gpus", row.gpus),
+            ("nodes", row.nodes),
+            ("share", row.share),
+            ("attributes", row.attributes),
+            ("option", row.option),
+        ):
             there = [self._value(name, column) for column in left.tolist()]
             keep = [value == found for value in there]
             if not any(keep):

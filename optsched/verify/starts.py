@@ -188,7 +188,10 @@ def sol_of(solution: Solution) -> bytes:
     program = formulation.program(solution.allocation.classes)
     if isinstance(program, AllocationProgram):
         if program.concave:
-            problem = f"{formulation.name} is not linear, and {SUFFIX} files are points of linear programs"
+            problem = (
+                f"{formulation.name} is not linear, "
+                f"and {SUFFIX} files are points of linear programs"
+            )
             raise UsageError(f"{problem}: write the solution as .json")
         arrays = program.to_linear().arrays
         x = program.complete(solution.allocation.x)

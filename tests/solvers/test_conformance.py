@@ -8,7 +8,7 @@ import sys
 import pytest
 from refusals import refuses
 
-from optsched.conformance import BANKS, Case, Verdict, check_case, check_solver, summary
+from optsched.conformance import BANKS, Case, CaseVerdict, check_case, check_solver, summary
 
 # Private names: sessions and steps of one back-end, without the engine
 from optsched.conformance.run import OF_ROWS, ROWS
@@ -54,8 +54,8 @@ CLAIMED = [
 @pytest.mark.parametrize(("name", "bank", "case"), CLAIMED)
 def test_conformance(name: str, bank: str, case: Case) -> None:
     result = check_case(case, bank, load_solver(name))
-    assert result.verdict is not Verdict.FAILED, result.reason
-    if result.verdict is Verdict.SKIPPED:
+    assert result.verdict is not CaseVerdict.FAILED, result.reason
+    if result.verdict is CaseVerdict.SKIPPED:
         assert (name, case.name) in MAY_SKIP or case.name in TOO_FAST, result.reason
         pytest.skip(result.reason)
 
@@ -66,14 +66,14 @@ def test_conformance_of_what_the_user_has(name: str) -> None:
         results = check_solver(name)
     except SolverUnavailable as error:
         pytest.skip(str(error))
-    assert [result for result in results if result.verdict is Verdict.FAILED] == []
+    assert [result for result in results if result.verdict is CaseVerdict.FAILED] == []
 
 
 def test_solvers_of_pulp_stop_at_no_gap_of_their_own() -> None:
     """HiGHS as PuLP calls it would stop at 1e-4."""
     (near_ties,) = (case for _, case in CASES if case.name == "no gap is left by default")
     result = check_case(near_ties, "integer", load_solver("pulp:HiGHS"))
-    assert result.verdict is Verdict.PASSED, result.reason
+    assert result.verdict is CaseVerdict.PASSED, result.reason
 
 
 @pytest.mark.unit
@@ -95,7 +95,7 @@ def test_all_cases_of_one_solver() -> None:
         case.name for bank, case in CASES if bank in ("linear", "integer")
     ]
     assert counts["failed"] == 0 and counts["passed"] >= len(BANKS["linear"])
-    assert {result.reason for result in results if result.verdict is Verdict.SKIPPED} >= {
+    assert {result.reason for result in results if result.verdict is CaseVerdict.SKIPPED} >= {
         "does not claim integer"
     }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from optsched.arrays import FloatArray
-from optsched.conformance import Verdict, check_case
+from optsched.conformance import CaseVerdict, check_case
 
 # Private names: sessions and steps of one back-end, without the engine
 from optsched.conformance.allocation import (
@@ -96,7 +96,7 @@ class Coarse(Liar):
 @pytest.mark.parametrize("liar", [NoWeights, Lazy, WrongSigns, Coarse])
 def test_a_back_end_that_lies_is_found(liar: type[Liar]) -> None:
     results = [check_case(item, "allocation", liar) for item in CASES]
-    assert any(result.verdict is Verdict.FAILED for result in results)
+    assert any(result.verdict is CaseVerdict.FAILED for result in results)
 
 
 @pytest.mark.unit
@@ -111,6 +111,6 @@ def test_a_back_end_that_takes_no_totals_is_held_to_the_rest() -> None:
             )
 
     verdicts = {item.name: check_case(item, "allocation", LevelsAlone) for item in CASES}
-    assert verdicts["total throughputs that are known"].verdict is Verdict.SKIPPED
+    assert verdicts["total throughputs that are known"].verdict is CaseVerdict.SKIPPED
     assert verdicts["total throughputs that are known"].reason == "refuses them all: it is a total"
-    assert verdicts["smallest levels of degenerate data"].verdict is Verdict.PASSED
+    assert verdicts["smallest levels of degenerate data"].verdict is CaseVerdict.PASSED

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from optsched.arrays import FloatArray
-from optsched.conformance import BANKS, Verdict, check_case, check_solver
+from optsched.conformance import BANKS, CaseVerdict, check_case, check_solver
 
 # Private names: sessions and steps of one back-end, without the engine
 from optsched.conformance.limits import slack
@@ -380,7 +380,7 @@ TIMED = ("the time limit is kept", "progress is reported")
 def test_a_fault_is_found(solver: type[Solver], bank: str, case: str, words: str) -> None:
     (wanted,) = (item for item in BANKS[bank] if item.name == case)
     result = check_case(wanted, bank, solver)
-    assert result.verdict is Verdict.FAILED and words in result.reason, result
+    assert result.verdict is CaseVerdict.FAILED and words in result.reason, result
 
 
 @pytest.mark.parametrize(
@@ -388,5 +388,7 @@ def test_a_fault_is_found(solver: type[Solver], bank: str, case: str, words: str
 )
 def test_the_faultless_one_passes(bank: str) -> None:
     assert [
-        result for result in check_solver(FaultyHighs, [bank]) if result.verdict is Verdict.FAILED
+        result
+        for result in check_solver(FaultyHighs, [bank])
+        if result.verdict is CaseVerdict.FAILED
     ] == []

@@ -19,7 +19,7 @@ import troubled_solvers
 from isolated_cases import PROCESSES, soon
 from programs import dense, infeasible, knapsack
 
-from optsched.conformance import BANKS, Verdict, check_case, check_solver
+from optsched.conformance import BANKS, CaseVerdict, check_case, check_solver
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.processes import Wire
 from optsched.program import Cone, ConicProgram, LinearArrays, TimelineProgram
@@ -292,8 +292,8 @@ def test_a_solver_of_a_family(process: SolverProcess) -> None:
 )  # fmt: skip
 def test_conformance(process: SolverProcess, name: str, banks: list[str]) -> None:
     results = check_solver(process.load(name), banks)
-    assert [result for result in results if result.verdict is Verdict.FAILED] == []
-    assert sum(result.verdict is Verdict.PASSED for result in results) > 20
+    assert [result for result in results if result.verdict is CaseVerdict.FAILED] == []
+    assert sum(result.verdict is CaseVerdict.PASSED for result in results) > 20
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_limits_of_highs(process: SolverProcess, name: str) -> None:
     """Those cases of the bank that are no studies in patience."""
     (item,) = (item for item in BANKS["limits"] if item.name == name)
     result = check_case(item, "limits", process.load("highs"))
-    assert result.verdict is Verdict.PASSED, result.reason
+    assert result.verdict is CaseVerdict.PASSED, result.reason
 
 
 def test_a_liar_is_found_in_another_process_too() -> None:
@@ -312,7 +312,7 @@ def test_a_liar_is_found_in_another_process_too() -> None:
         (result,) = (
             check_case(item, "linear", solver) for item in BANKS["linear"] if item.name == "maximum"
         )
-        assert result.verdict is Verdict.FAILED and "states the objective" in result.reason
+        assert result.verdict is CaseVerdict.FAILED and "states the objective" in result.reason
 
 
 # --- what a process costs ------------------------------------------------------------------------------------------

@@ -107,9 +107,10 @@ def read_program(path: str | Path) -> ReadProgram:
     if scan is not None:
         if arrays.A.nnz != scan.nonzeros:
             raise InvalidInput(
-                file, f"{scan.nonzeros - arrays.A.nnz} coefficients that HiGHS leaves out ({words})",
+                file,
+                f"{scan.nonzeros - arrays.A.nnz} coefficients that HiGHS leaves out ({words})",
                 "coefficients above 1e-12 in absolute value",
-            )  # fmt: skip
+            )
         _warn_of_defaults(scan, file)
     stem = path.name[: -len("".join(path.suffixes))] if path.suffixes else path.name
     return ReadProgram(arrays, names, (scan.name if scan is not None else "") or stem)
@@ -148,9 +149,12 @@ def _by_highs(data: bytes, kind: str, file: str, free: bool) -> tuple[Any, str]:
         remarks = Path(folder) / "log"
         source.write_bytes(data)
         for option, value in (
-            ("log_to_console", False), ("log_file", str(remarks)),
-            ("small_matrix_value", 1e-12), ("mps_parser_type_free", free), ("large_matrix_value", 1e300),
-        ):  # fmt: skip
+            ("log_to_console", False),
+            ("log_file", str(remarks)),
+            ("small_matrix_value", 1e-12),
+            ("mps_parser_type_free", free),
+            ("large_matrix_value", 1e300),
+        ):
             highs.setOptionValue(option, value)
         status = highs.readModel(str(source))
         output = remarks.read_text(errors="replace").splitlines() if remarks.exists() else []
@@ -216,10 +220,20 @@ def _arrays(model: Any, file: str) -> tuple[LinearArrays, ProgramNames]:
     _check_numbers(file, names, A, cost, lower, upper, row_lower, row_upper, float(lp.offset_))
     implied_lower, implied_upper = implied_bounds(A, row_lower, row_upper, lower, upper)
     arrays = LinearArrays(
-        A, row_lower, row_upper, lower, upper, cost, _integer(lp, names, file),
-        lp.sense_.name == "kMaximize", float(lp.offset_), implied_lower, implied_upper,
-        (Block("rows", 0, rows),), (Block("columns", 0, columns),),
-    )  # fmt: skip
+        A,
+        row_lower,
+        row_upper,
+        lower,
+        upper,
+        cost,
+        _integer(lp, names, file),
+        lp.sense_.name == "kMaximize",
+        float(lp.offset_),
+        implied_lower,
+        implied_upper,
+        (Block("rows", 0, rows),),
+        (Block("columns", 0, columns),),
+    )
     return arrays, names
 
 
@@ -258,9 +272,16 @@ def _integer(lp: Any, names: ProgramNames, file: str) -> BoolArray:
 
 
 def _check_numbers(
-    file: str, names: ProgramNames, A: sp.csc_matrix, cost: FloatArray, lower: FloatArray, upper: FloatArray,
-    row_lower: FloatArray, row_upper: FloatArray, offset: float,
-) -> None:  # fmt: skip
+    file: str,
+    names: ProgramNames,
+    A: sp.csc_matrix,
+    cost: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    row_lower: FloatArray,
+    row_upper: FloatArray,
+    offset: float,
+) -> None:
     """No NaN, no infinite coefficient, no lower bound above its upper one."""
     if not np.isfinite(offset):
         raise InvalidInput(file, f"{offset} as constant of the objective", "a finite number")
@@ -278,16 +299,18 @@ def _check_numbers(
                 "finite numbers",
             )
     for what, low, high, owners in (
-        ("column", lower, upper, names.columns), ("row", row_lower, row_upper, names.rows)
-    ):  # fmt: skip
+        ("column", lower, upper, names.columns),
+        ("row", row_lower, row_upper, names.rows),
+    ):
         bad = np.flatnonzero(~(low <= high))
         if len(bad):
             place = int(bad[0])
             raise InvalidInput(
-                file, f"{what} {show(owners[place])} with the bounds {low[place]:g} and {high[place]:g}",
+                file,
+                f"{what} {show(owners[place])} with the bounds {low[place]:g} and {high[place]:g}",
                 "lower bounds at or below upper ones (a column has the lower bound 0 unless "
                 "one is given)",
-            )  # fmt: skip
+            )
 
 
 def _warn_of_defaults(scan: Scan, file: str) -> None:

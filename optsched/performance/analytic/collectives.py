@@ -286,9 +286,15 @@ FIRST_CAPABILITY = 6.0
 
 
 def exchange_seconds(
-    algorithm: str, size: FloatArray, links: PoolLinks, boards: Sequence[Board], pool: IntArray, gpus: IntArray,
-    nodes: IntArray, group: IntArray | int = 0,
-) -> FloatArray:  # fmt: skip
+    algorithm: str,
+    size: FloatArray,
+    links: PoolLinks,
+    boards: Sequence[Board],
+    pool: IntArray,
+    gpus: IntArray,
+    nodes: IntArray,
+    group: IntArray | int = 0,
+) -> FloatArray:
     """Seconds of an all-reduce of ``size`` bytes over k GPUs on n nodes of a pool, elementwise.
 
     ``group`` is the level of the topology that each way states (`PoolLinks.level`).

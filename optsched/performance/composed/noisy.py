@@ -86,9 +86,12 @@ class NoisyModel(WrappedModel):
             jobs.workload >= 0, self._workloads[jobs.workload], self._profiles[jobs.profile]
         )
         uniform = _uniform(
-            np.uint64(self._options.seed), who[job], self._gpus[configurations.pool[configuration]],
-            configurations.gpus[configuration].astype(np.uint64), configurations.nodes[configuration].astype(np.uint64),
-        )  # fmt: skip
+            np.uint64(self._options.seed),
+            who[job],
+            self._gpus[configurations.pool[configuration]],
+            configurations.gpus[configuration].astype(np.uint64),
+            configurations.nodes[configuration].astype(np.uint64),
+        )
         runs = right.feasible == Feasibility.OK
         error = self._error(uniform)
         sd = (

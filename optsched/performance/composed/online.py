@@ -427,9 +427,13 @@ class OnlineModel(WrappedModel):
         super().__init__(instance, of)
         self._learnt = 0
         scales = Scales(
-            document.sd.workload**2, document.sd.gpu**2, document.sd.cell**2, document.observation_sd**2,
-            document.forget, document.clip,
-        )  # fmt: skip
+            document.sd.workload**2,
+            document.sd.gpu**2,
+            document.sd.cell**2,
+            document.observation_sd**2,
+            document.forget,
+            document.clip,
+        )
         types: dict[str, int] = {}
         rows = [types.setdefault(pool.gpu, len(types)) for pool in instance.cluster.pools]
         self._type = np.array([*rows, -1], np.int64)

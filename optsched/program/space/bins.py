@@ -85,18 +85,22 @@ class Bin:
         # Of a gang whose parts have one size, `most` says that only one of them is here.
         sizes = Counter(parts[part].gang for part in mine)
         gangs = [gang for gang, many in sizes.items() if gang and many > 1]
-        self.use = np.array(
-            [
+        self.use = (
+            np.array(
                 [
-                    part.gpus if part.share == 1 else 0,
-                    *(part.gpus * each for each in part.need[: len(own)]),
-                    *(float(number in part.apart) for number in range(len(free))),
-                    *(float(part.gang == gang) for gang in gangs),
-                ]
-                for part in parts
-            ],
-            np.float64,
-        ).reshape(len(parts), 1 + len(own) + len(free) + len(gangs)).T  # fmt: skip
+                    [
+                        part.gpus if part.share == 1 else 0,
+                        *(part.gpus * each for each in part.need[: len(own)]),
+                        *(float(number in part.apart) for number in range(len(free))),
+                        *(float(part.gang == gang) for gang in gangs),
+                    ]
+                    for part in parts
+                ],
+                np.float64,
+            )
+            .reshape(len(parts), 1 + len(own) + len(free) + len(gangs))
+            .T
+        )
         self.room = np.array(
             [float(gpus), *(own * (1 + ROUNDING)).tolist(), *free, *(1.0 for _ in gangs)]
         )

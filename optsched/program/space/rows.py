@@ -157,7 +157,10 @@ def _without_room(gangs: GangTypes, nodes: NodeClasses, mine: IntArray, pool: in
         groups = nodes.groups(int(gangs.level[t]), pool)
         if all(_held_at_most(hosts, nodes, those, span) < gangs.gpus[t] for _, those in groups):
             gang = np.array([t], np.int64)
-            words = f"no nodes hold a gang of {gangs.gpus[t]} GPUs with the other resources that it needs"
+            words = (
+                f"no nodes hold a gang of {gangs.gpus[t]} GPUs "
+                "with the other resources that it needs"
+            )
             yield _row(gangs, gang, np.ones(1, np.int64), 0, words)
 
 

@@ -120,7 +120,7 @@ class FolderLock:
         return self._handle is not None and _is_open_at(self._handle, folder)
 
     def close(self) -> None:
-        """Release the lock."""
+        """Release the lock of the folder."""
         handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)

@@ -164,7 +164,7 @@ class SegmentReader:
         self.incomplete = ""
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the segment."""
         self._file.close()
 
     def lines(self) -> Iterator[bytes]:

@@ -138,7 +138,7 @@ class Follower(ClosedByWith):
         self.n = oldest if start is None else start
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the segment that is being read."""
         if self._segment is not None:
             self._segment.close()
             self._segment = None

@@ -288,7 +288,10 @@ class SolverProcess:
                     return self._asked(solver, method, arguments, limits, session, timeout)
             except _KilledAfterInterrupt:
                 end = Termination.INTERRUPTED
-                words = f"interrupted; solver {solver.name} did not answer within {self.grace:g} s and was killed"
+                words = (
+                    f"interrupted; solver {solver.name} did not answer "
+                    f"within {self.grace:g} s and was killed"
+                )
                 if Values not in ANSWERS[method]:
                     raise Interrupted(words) from None
             except _Late as error:

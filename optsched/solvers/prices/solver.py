@@ -103,7 +103,6 @@ class PriceMethod(Solver):
             )
 
     def open_filling(self, program: AllocationProgram, limits: Limits) -> PricedFilling:
-        """See `Solver.open_filling`."""
         from optsched.solvers.prices.solve_filling import PricedFilling
 
         self.check(program, limits)

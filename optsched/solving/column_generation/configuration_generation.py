@@ -176,9 +176,12 @@ def generate_configurations(
         found, proven = _worth_making(engine, pricing, at.program, outcome, duals, made)
         best = proven if best is None or proven.bound < best.bound else best
         log.info(
-            "%d configurations of %d made columns: value %.9g, bound %.9g", len(made), pricing.count, value,
+            "%d configurations of %d made columns: value %.9g, bound %.9g",
+            len(made),
+            pricing.count,
+            value,
             best.bound,
-        )  # fmt: skip
+        )
         if best.bound - value <= CLOSED * abs(best.bound) or outcome.values.termination in STOPPED:
             break
         new = found.but(made, len(pricing.table))

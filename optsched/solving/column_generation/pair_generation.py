@@ -128,8 +128,15 @@ def _of_parts(
     if end is Termination.OPTIMAL and found.gap > OPTIMALITY:
         end = Termination.IMPRECISE
     values = Values(
-        end, PointStatus.FEASIBLE, PointStatus.FEASIBLE, None, None, found.value, found.bound, words="in parts"
-    )  # fmt: skip
+        end,
+        PointStatus.FEASIBLE,
+        PointStatus.FEASIBLE,
+        None,
+        None,
+        found.value,
+        found.bound,
+        words="in parts",
+    )
     point = (found.x, found.made, found.amount, behind)
     return _certified(engine, pricing, build, point, values, found.duals, found.columns)
 

@@ -310,9 +310,13 @@ def _solved_part(search: PairSearch, unit: float) -> SolvedPart:
     x = np.zeros(master.first + len(master.made))
     x[: len(values.x)] = values.x
     return SolvedPart(
-        search.value / unit, unit, search.duals,
-        x[: master.classes.columns], x[master.first :], search.end,
-    )  # fmt: skip
+        search.value / unit,
+        unit,
+        search.duals,
+        x[: master.classes.columns],
+        x[master.first :],
+        search.end,
+    )
 
 
 @dataclass(frozen=True)
@@ -406,6 +410,4 @@ def _put_together(
         pairs.append(ClassPairs(some[made.first], some[made.second], made.way, made.value))
         amounts.append(each.amount[used])
     columns = sum(len(each.end.made) for each in solved)
-    return InParts(
-        value, bound, x, ClassPairs.join(pairs), np.concatenate(amounts), proof, columns
-    )  # fmt: skip
+    return InParts(value, bound, x, ClassPairs.join(pairs), np.concatenate(amounts), proof, columns)

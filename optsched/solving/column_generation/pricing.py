@@ -79,13 +79,18 @@ def refuse(program: AllocationProgram, *, gone: bool, concave: bool) -> None:
         and (concave or not utility.conic)
     )
     why = (
-        "jobs are whole" if program.integral
-        else "side constraints have rows" if program.side
-        else "there are extra rows (extend)" if program.extend is not None
-        else "the utility is another one" if not plain
-        else "an option changes which columns there are" if gone
+        "jobs are whole"
+        if program.integral
+        else "side constraints have rows"
+        if program.side
+        else "there are extra rows (extend)"
+        if program.extend is not None
+        else "the utility is another one"
+        if not plain
+        else "an option changes which columns there are"
+        if gone
         else None
-    )  # fmt: skip
+    )
     if why is not None:
         where = "a smallest level or a total of levels"
         raise InvalidArgument(
