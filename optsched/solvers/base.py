@@ -403,6 +403,11 @@ class Solver(ABC):
     A large program of any other back-end is solved in a process that can be killed, where a time
     limit is set.
     """
+    sharpens: ClassVar[bool] = False
+    """Whether it stops inside the feasible set, and a smaller tolerance costs few more iterations.
+
+    Then it runs again if the certified gap of its optimum is above the tolerance.
+    """
 
     @classmethod
     @abstractmethod

@@ -182,6 +182,7 @@ class Clarabel(ReloadingSolver):
             Capability.INTERRUPT,
         }
     )
+    sharpens = True
 
     @classmethod
     def version(cls) -> str:

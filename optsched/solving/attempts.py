@@ -4,12 +4,14 @@
 certificate that does not hold, a run that did not reach its tolerance, or one that ended without a
 point while time is left. A solver that was asked for is never replaced: its point is kept, and if
 it gave no duals, the bound comes from those of another solver.
+
+A solver that stops inside the feasible set (`Solver.sharpens`) runs again, with a smaller tolerance,
+if the certified gap of its optimum is above the tolerance.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -19,6 +21,7 @@ import numpy as np
 
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.solution import Attempt, Status, Termination
+from optsched.solution.certificate import gap_of, shown_gap
 from optsched.solvers.interrupt import delayed_interrupt
 from optsched.solving.certify import Certify, unless_interrupted, unless_refuted
 from optsched.solving.outcome import BY_CLOCK, Outcome
@@ -30,6 +33,12 @@ SETTLED = (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED)
 """Statuses that no further attempt can improve, if the certificate holds."""
 WORTHWHILE = 0.05
 """Part of the time limit that must be left for another attempt to be begun."""
+SHARPER = 0.01
+"""Factor on the tolerance of such a second run.
+
+Of 836 small conic programs, 150 missed the tolerance after one run. After a second one with a
+factor of 0.1 four did, with 0.01 none. That run takes a third to a half more iterations.
+"""
 KNOWN = "known point"
 """Name of an attempt that is a feasible point without a solver."""
 
@@ -165,9 +174,11 @@ class _Attempts:
 
         Failures of the solver that the user asked for are errors.
         """
-        runs, began = self.runs, time.perf_counter()
+        runs, clock = self.runs, self.runs.timer.clock
+        began = clock()
         try:
-            return way()
+            outcome = way()
+            return self._sharpened(outcome, way, clock() - began)
         except (UsageError, SolverUnavailable):
             if first:
                 raise
@@ -178,10 +189,50 @@ class _Attempts:
             self.failure = self.failure or error
             self.made.append(Attempt(runs.name, str(error)))
         finally:
-            spent = time.perf_counter() - began
+            spent = clock() - began
             self.seconds[runs.name] = self.seconds.get(runs.name, 0.0) + spent
             self.made += [item for item in runs.take_missing() if item not in self.made]
         return None
+
+    def _sharpened(self, outcome: Outcome, way: Way, seconds: float) -> Outcome:
+        """An outcome within the tolerance, if its solver reaches that with a smaller tolerance.
+
+        A solver that stops inside the feasible set stops at a gap of the tolerance. To bring its
+        point within the rows, and its duals to the right signs, costs some more.
+
+        Parameters
+        ----------
+        outcome : Outcome
+        way : callable
+            What made it.
+        seconds : float
+            What that took.
+
+        Returns
+        -------
+        Outcome
+            The one of both that has the smaller certified gap.
+        """
+        runs, limits = self.runs, self.runs.limits
+        if not outcome.solver.sharpens or not _misses(outcome, limits.tolerance):
+            return outcome
+        if not runs.has_time_left(WORTHWHILE) or runs.time_left < seconds:
+            runs.by_clock = True
+            return outcome
+        log.info("the certified gap is above the tolerance: solved again with a smaller one")
+        runs.limits = replace(limits, tolerance=SHARPER * limits.tolerance)
+        try:
+            again = way()
+        except SolverCrashed as error:  # the first outcome is an answer as it is
+            log.info("second run: %s", error)
+            return outcome
+        finally:
+            runs.limits = limits
+        runs.by_clock |= again.values.termination in BY_CLOCK
+        if again.status is not Status.OPTIMAL or not _gap(again) < _gap(outcome):
+            return outcome
+        # The point is within the tolerance that was asked for, whatever the second run reached.
+        return replace(again, values=replace(again.values, termination=outcome.values.termination))
 
     def _add(self, outcome: Outcome, keep: bool) -> None:
         """Record an outcome; with ``keep`` its bound may be used, but the point of the first
@@ -325,6 +376,18 @@ def summary(outcome: Outcome) -> str:
     why = outcome.values.words or str(outcome.values.termination)
     found = "no feasible point" if outcome.x is None else "a feasible point"
     return f"{found}{' without duals' if lacks_duals(outcome) else ''} ({why})"
+
+
+def _gap(outcome: Outcome) -> float:
+    """The certified gap of an optimum, 0 where it is rounding."""
+    gap = shown_gap(gap_of(outcome.value, outcome.bound), True, None)
+    return np.inf if gap is None else gap
+
+
+def _misses(outcome: Outcome, tolerance: float) -> bool:
+    """Whether the certified gap of an optimum is above the tolerance that its solver reached."""
+    reached = outcome.values.termination is Termination.OPTIMAL
+    return reached and outcome.status is Status.OPTIMAL and _gap(outcome) > tolerance
 
 
 def _settles(runs: SolverRuns, outcome: Outcome) -> bool:

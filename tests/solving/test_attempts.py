@@ -436,3 +436,86 @@ def test_a_timeline_is_solved_without_the_library_of_the_chosen_solver(
     solution = optsched.solve(instance, "makespan-unrelated", program="timeline")
     assert solution.ok and solution.solver.name == "highs"
     assert solution.solver.attempts[0].name == "cp-sat"
+
+
+def runs_of_clarabel(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The tolerances of its conic runs from now on."""
+    asked: list[float] = []
+    real = Clarabel.solve_conic
+
+    def solve_conic(self: Clarabel, program: Any, limits: Limits) -> Values:
+        asked.append(limits.tolerance)
+        return real(self, program, limits)
+
+    monkeypatch.setattr(Clarabel, "solve_conic", solve_conic)
+    return asked
+
+
+@pytest.mark.parametrize("name", ["proportional-fairness", "alpha-fairness"])
+@pytest.mark.parametrize("instance", ["@quickstart", "@packing", "@leases"])
+def test_a_gap_above_the_tolerance_calls_for_a_second_run_of_an_interior_point_method(
+    monkeypatch: pytest.MonkeyPatch, instance: str, name: str
+) -> None:
+    """Clarabel stops at a gap of the tolerance, before its point is brought within the rows."""
+    with monkeypatch.context() as patch:
+        patch.setattr("optsched.solving.attempts.SHARPER", 1.0)
+        first = optsched.solve(instance, name, solver="clarabel")
+    runs = runs_of_clarabel(monkeypatch)
+    solution = optsched.solve(instance, name, solver="clarabel")
+    assert solution.termination == "optimal" and solution.reproducible
+    assert first.gap is not None and solution.gap is not None and solution.gap <= 1e-9
+    assert len(runs) == (2 if first.gap > 1e-9 else 1)
+
+
+@pytest.mark.parametrize(
+    ("end", "reproducible"),
+    [
+        (Termination.TIME_LIMIT, False),
+        (Termination.WORK_LIMIT, True),
+        (Termination.INFEASIBLE_OR_UNBOUNDED, True),
+        (None, True),
+    ],
+)
+def test_a_second_run_that_fails_costs_no_answer(
+    monkeypatch: pytest.MonkeyPatch, end: Termination | None, reproducible: bool
+) -> None:
+    """Whether it crashes, is stopped, or ends farther from the optimum."""
+    real = Clarabel.solve_conic
+
+    def solve_conic(self: Clarabel, program: Any, limits: Limits) -> Values:
+        if limits.tolerance == 1e-9:
+            return real(self, program, limits)
+        if end is None:
+            raise SolverCrashed("Clarabel raised RuntimeError: boom")
+        values = real(self, program, replace(limits, tolerance=1e-7))
+        return replace(values, termination=end)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("optsched.solving.attempts.SHARPER", 1.0)
+        first = optsched.solve("@quickstart", "proportional-fairness")
+    monkeypatch.setattr(Clarabel, "solve_conic", solve_conic)
+    solution = optsched.solve("@quickstart", "proportional-fairness")
+    assert solution.ok and solution.status == "optimal"
+    assert solution.objective == first.objective and solution.bound == first.bound
+    assert solution.reproducible == reproducible
+
+
+def test_a_second_run_needs_as_much_time_as_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, runs = 1000.0, 0
+    real = Clarabel.solve_conic
+
+    def slow(self: Clarabel, *given: Any) -> Values:
+        nonlocal now, runs
+        now, runs = now + 6.0, runs + 1
+        return real(self, *given)
+
+    monkeypatch.setattr(Clarabel, "solve_conic", slow)
+    timer = Timer.after(10.0, lambda: now)
+    solution = optsched.solve("@quickstart", "proportional-fairness", time_limit=timer)
+    assert runs == 1 and solution.status == "optimal" and not solution.reproducible
+
+
+def test_a_coarse_tolerance_gets_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = runs_of_clarabel(monkeypatch)
+    optsched.solve("@quickstart", "proportional-fairness", tolerance=1e-4)
+    assert runs == [1e-4]
