@@ -71,7 +71,21 @@ class _OfWays(OfJobs):
         return SideRows.bar(self.kind, sp.csr_matrix(barred[k]), partial(self._words_of, C, k))
 
     def _words_of(self, C: Classes, of_row: IntArray, row: int) -> str:
-        return self._words(C.job_name(int(of_row[row])))
+        k = int(of_row[row])
+        return self._words(C.job_name(k), self._other_rates(C, C.member[[k]].indices))
+
+    def _other_rates(self, C: Classes, columns: IntArray) -> str:
+        """What the rates of a job are for, if none of its columns is inside a group of the level;
+        else empty.
+        """
+        if self.options.level is None or self._inside(C)[columns].any():
+            return ""
+        table, names = C.configurations, C.instance.cluster.level_names
+        row = C.configuration[columns]
+        levels = {names[level - 1]: None for level in np.unique(table.levels[row]) if level > 0}
+        plain = np.unique(table.nodes[row[table.levels[row] == 0]])
+        counts = {f"{nodes} nodes": None for nodes in plain[plain > 1].tolist()}
+        return f", but its rates are for {listed([*levels, *counts])}" if levels or counts else ""
 
     def _named(self, C: Classes) -> BoolArray:
         """Mask of the columns in a pool, on a number of GPUs, and inside a group of a level
@@ -83,11 +97,16 @@ class _OfWays(OfJobs):
         if self.options.gpus is not None:
             named &= np.isin(C.gpus, self.options.gpus)
         if self.options.level is not None:
-            table, names = C.configurations, C.instance.cluster.level_names
-            level, nodes = table.levels[C.configuration], table.nodes[C.configuration]
-            inside = (level > 0) & (level <= 1 + names.index(self.options.level))
-            named &= (C.gpus > 0) & (inside | (nodes <= 1))
+            named &= self._inside(C)
         return named
+
+    def _inside(self, C: Classes) -> BoolArray:
+        """Mask of the columns inside a group of the level, shape (N,)."""
+        table, names = C.configurations, C.instance.cluster.level_names
+        level, nodes = table.levels[C.configuration], table.nodes[C.configuration]
+        inside = (level > 0) & (level <= 1 + names.index(str(self.options.level)))
+        found: BoolArray = (C.gpus > 0) & (inside | (nodes <= 1))
+        return found
 
     def _ways(self) -> str:
         pools = "" if self.options.pools is None else f" in {first_names(self.options.pools)}"
@@ -103,8 +122,8 @@ class _OfWays(OfJobs):
         """Mask of the columns that the jobs may not use, shape (N,)."""
 
     @abstractmethod
-    def _words(self, job: str) -> str:
-        """The requirement, as users read it."""
+    def _words(self, job: str, other_rates: str) -> str:
+        """The requirement, as users read it; with `_other_rates`."""
 
 
 class Pinned(_OfWays):
@@ -143,8 +162,8 @@ class Pinned(_OfWays):
     def _barred(self, C: Classes) -> BoolArray:
         return ~self._named(C)
 
-    def _words(self, job: str) -> str:
-        return f"{job} may run only{self._ways()} (pinned)"
+    def _words(self, job: str, other_rates: str) -> str:
+        return f"{job} may run only{self._ways()}{other_rates} (pinned)"
 
 
 class Forbidden(_OfWays):
@@ -181,5 +200,5 @@ class Forbidden(_OfWays):
     def _barred(self, C: Classes) -> BoolArray:
         return self._named(C)
 
-    def _words(self, job: str) -> str:
+    def _words(self, job: str, other_rates: str) -> str:
         return f"{job} may not run{self._ways()} (forbidden)"

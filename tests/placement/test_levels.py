@@ -245,3 +245,18 @@ def test_fractions_that_count_nodes_say_that_they_are_a_relaxation() -> None:
     assert any("placeable is a relaxation" in note for note in fractions.notes)
     whole = optsched.solve(instance, "max-throughput", integral=True, constraints=["placeable"])
     assert not any("placeable is a relaxation" in note for note in whole.notes)
+
+
+@pytest.mark.parametrize(
+    ("rates", "named"), [({"8": {"cluster": 2.1}}, "cluster"), ({"8": 2.1}, "2 nodes")]
+)
+def test_a_required_level_without_rates_names_those_that_have_some(
+    rates: dict[str, Any], named: str
+) -> None:
+    given = document()
+    given["workloads"]["w"]["throughput"]["v"] = rates
+    constraint = {"kind": "pinned", "level": "rack", "jobs": ["j1"]}
+    solution = optsched.solve(given, "max-throughput", constraints=[constraint])
+    assert solution.status == "infeasible"
+    expected = f"job j1 may run only inside one rack, but its rates are for {named} (pinned)"
+    assert expected in solution.conflicts[0].words
