@@ -43,6 +43,7 @@ from optsched.errors import (
 from optsched.executors import LOCAL, check_executor
 from optsched.formulation import Extend, Formulation
 from optsched.formulation.notes import notes_on
+from optsched.formulation.promises import SHARE_DELIVERED, notes_on_promises
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.durations import Duration, OutOfTime, Timer
@@ -241,8 +242,7 @@ def solve(
     notes = [*solution.notes, *notes_on(chosen, solution.candidates, extended=extend is not None)]
     if solutions > 1 and not solution.alternatives:
         notes.append("no other solution in whole jobs or of a schedule was found on the way")
-    notes += _uncounted_groups(solution)
-    notes += _fractions_on_nodes(solution)
+    notes += notes_on_promises(solution)
     solution = replace(solution, packed=packed, notes=tuple(notes), timings=timings)
     # A program that knows nodes has found a placement with its answer.
     knows_nodes = solution.allocation is not None and solution.allocation.seats is not None
@@ -334,40 +334,6 @@ def _packed(solution: Solution) -> Packed | None:
         return packed(allocation, solution.schedule)
 
 
-def _uncounted_groups(solution: Solution) -> tuple[str, ...]:
-    """A note if columns in use have the rate of a group (rack), and the program does not count
-    groups.
-    """
-    allocation = solution.allocation
-    counted = any(item["kind"] == "placeable" for item in solution.constraints)
-    if allocation is None or counted:
-        return ()
-    C = allocation.classes
-    level = C.configurations.levels[C.configuration[allocation.x > 0]]
-    used = np.unique(level[(level > 0) & (level <= len(C.instance.cluster.levels))]).tolist()
-    if not used:
-        return ()
-    names = ", ".join(C.instance.cluster.level_names[number - 1] for number in used)
-    return (
-        f"rates within one group (levels {names}) are promised without counting the groups: "
-        "the side constraint placeable counts them",
-    )
-
-
-def _fractions_on_nodes(solution: Solution) -> tuple[str, ...]:
-    """A note if the rows of `placeable` bound fractions of time: they prove no schedule."""
-    allocation = solution.allocation
-    counted = any(item["kind"] == "placeable" for item in solution.constraints)
-    if allocation is None or allocation.integral or not counted:
-        return ()
-    if not ((allocation.x > 0) & (allocation.classes.pool >= 0)).any():
-        return ()
-    return (
-        "placeable is a relaxation for fractions of time: whole placements may deliver less; "
-        "rounds (--rounds auto, optsched.realise) say which share of the fractions they deliver",
-    )
-
-
 @checks_arguments
 @checks_keywords
 def realise(
@@ -426,7 +392,8 @@ def realise(
     made = cut(solution.allocation, engine, method, rounds, solution.constraints)
     spent = time.perf_counter() - started
     total = solution.timings.get("total", 0.0) + spent
-    notes = solution.notes
+    # The scale of the rounds says what these notes ask for.
+    notes = tuple(note for note in solution.notes if SHARE_DELIVERED not in note)
     if not made.finished and engine.time_left <= 0:
         notes += (f"the time limit of {timer.seconds:g} s stopped the search for rounds",)
     timings = {**solution.timings, "rounds": spent, "total": total}

@@ -72,7 +72,9 @@ class _OfWays(OfJobs):
 
     def _words_of(self, C: Classes, of_row: IntArray, row: int) -> str:
         k = int(of_row[row])
-        return self._words(C.job_name(k), self._other_rates(C, C.member[[k]].indices))
+        return self._words(
+            C.job_name(k), self._other_rates(C, np.flatnonzero((C.class_a == k) | (C.class_b == k)))
+        )
 
     def _other_rates(self, C: Classes, columns: IntArray) -> str:
         """What the rates of a job are for, if none of its columns is inside a group of the level;

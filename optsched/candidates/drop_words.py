@@ -125,7 +125,9 @@ class DropWords:
             return f"rate 0 on {count}" if gpus else "rate 0"
         # Where rates are for groups of nodes, a column for plain nodes has none.
         several = self.instance.cluster.level_names and columns.nodes[row] > 1
-        return f"no rate is given for {count}" + (f" on {columns.nodes[row]} nodes" if several else "")
+        return f"no rate is given for {count}" + (
+            f" on {columns.nodes[row]} nodes" if several else ""
+        )
 
     def _samples_per_step(self, kind: int) -> float:
         """Samples per step of a kind whose GPUs share a fixed batch; infinite if there is no such

@@ -260,3 +260,48 @@ def test_a_required_level_without_rates_names_those_that_have_some(
     assert solution.status == "infeasible"
     expected = f"job j1 may run only inside one rack, but its rates are for {named} (pinned)"
     assert expected in solution.conflicts[0].words
+
+
+TURNS = "take turns on"
+NODES_NOT_COUNTED = "may find no room on nodes"
+
+
+@pytest.mark.parametrize(
+    ("gangs", "integral", "said"),
+    [
+        ([1, 1, 1, 1, 1, 1], False, None),
+        ([4, 4, 4], False, None),
+        ([4, 2, 1], False, None),  # all fit at once
+        ([4, 4, 1], False, TURNS),
+        ([3, 3, 3], False, TURNS),  # 8 GPUs hold 2.67 of them in total
+        ([3, 3, 2], False, NODES_NOT_COUNTED),  # all at once in total, but on no nodes
+        ([4, 4, 2], True, None),
+        ([3, 3, 2], True, NODES_NOT_COUNTED),
+    ],
+)
+def test_totals_that_placements_may_not_reach_are_noted(
+    gangs: list[int], integral: bool, said: str | None
+) -> None:
+    given = unlevelled(nodes=2, gpus_per_node=4)
+    given["jobs"] = [
+        {"id": f"j{row}", "gpus": gpus, "throughput": {"v": {str(gpus): 1.0 * gpus}}}
+        for row, gpus in enumerate(gangs)
+    ]
+    options = {"integral": True} if integral else {}
+    formulation = "max-throughput" if integral else "max-min-fairness"
+    solution = optsched.solve(given, formulation, **options)
+    noted = {words for words in (TURNS, NODES_NOT_COUNTED) if words in " ".join(solution.notes)}
+    assert noted == ({said} if said else set())
+    if said == TURNS:
+        made = optsched.realise(solution)
+        assert made.rounds is not None
+        assert not any(TURNS in note for note in made.notes)
+
+
+def test_shares_that_take_turns_are_noted() -> None:
+    """Three jobs with 0.6 of a GPU each on one GPU."""
+    given = unlevelled(nodes=1, gpus_per_node=1)
+    option = [{"pool": "v", "gpus": 1, "share": 0.6, "throughput": 1.0}]
+    given["jobs"] = [{"id": f"j{row}", "options": option} for row in range(3)]
+    solution = optsched.solve(given, "max-min-fairness")
+    assert any(TURNS in note for note in solution.notes)
