@@ -22,6 +22,9 @@ KINDS = ("unit", "property", "oracle", "process", "picture", "documentation", "s
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
+# For a cluster of one machine Ray would write a token to the home folder, and ask other clusters for it from then on.
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+
 # A shell that starts the tests in the background ignores SIGINT, and child processes inherit that. Tests of Ctrl-C
 # need the usual handler.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -233,7 +233,7 @@ def run_tasks(
         most = min(limits.processes, len(rows.left))
         with closing(executor_of(executor)) as where:
             slots = where.slots(work, most)
-            interrupted = _do_until_interrupted(where, slots, rows, notices, on_start)
+            interrupted = _do_until_interrupted(where, slots, rows, notices, on_start, limits.time)
     found = rows.in_order()
     return Sweep(found, tuple(notices), interrupted and len(found) < len(tasks))
 
@@ -289,7 +289,7 @@ def row_of(task: Task, end: TaskEnd) -> Row:
         **_answer_of(end),
         "wall_s": round(end.seconds, 6),
         "peak_memory_mb": round(end.memory / MB, 1) if end.memory else None,
-        **end.machine,
+        **(end.machine or here()),
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 
@@ -315,6 +315,7 @@ def _do_until_interrupted(
     rows: SweepRows,
     notices: Sequence[str],
     on_start: Callable[[SweepProgress, Sequence[str]], None] | None,
+    time_limit: float | None,
 ) -> bool:
     """Do all tasks, or those that Ctrl-C leaves time for; whether it came."""
     try:
@@ -325,8 +326,14 @@ def _do_until_interrupted(
         if on_start is not None:
             on_start(rows.progress, notices)
         left = rows.left
-        contents = [task.spec for task in left]
-        for number, end in finished(executor, slots, contents, lambda n: rows.begin(left[n])):
+        for number, end in finished(
+            executor,
+            slots,
+            len(left),
+            content_of=lambda number: left[number].spec,
+            on_begin=lambda number: rows.begin(left[number]),
+            time_limit=time_limit,
+        ):
             rows.add(left[number], row_of(left[number], end))
     except KeyboardInterrupt:
         return True

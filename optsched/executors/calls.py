@@ -37,6 +37,7 @@ def results_of(
     processes: int = 1,
     executor: str = LOCAL,
     threads: int = 1,
+    time_limit: float | None = None,
     on_begin: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[int, Result | OptschedError]]:
     """``function(shared, item)`` of each item, as (number of the item, result), in any order.
@@ -55,6 +56,9 @@ def results_of(
         As of `optsched.benchmarking.run_tasks`.
     threads : int
         Threads that libraries may start in each process.
+    time_limit : float, optional
+        Seconds that a call keeps to by itself. Another process that has not answered after twice as
+        long and a minute is killed, and the call is made again as where it was killed by others.
     on_begin : callable, optional
         Called with the number of each item when its call begins.
 
@@ -72,7 +76,7 @@ def results_of(
     """
     calls = Calls(function, shared, processes=processes, executor=executor, threads=threads)
     with closing(calls):
-        yield from calls.results_of(items, on_begin, last=True)
+        yield from calls.results_of(items, on_begin, time_limit=time_limit, last=True)
 
 
 def all_results_of(
@@ -123,11 +127,13 @@ class Calls(Generic[Result]):
         items: Sequence[Any],
         on_begin: Callable[[int], None] | None = None,
         *,
+        time_limit: float | None = None,
         last: bool = False,
     ) -> Iterator[tuple[int, Result | OptschedError]]:
         """One lot: see `results_of`; all of its results must be taken before the next one.
 
         Processes that have nothing left to do stay for the next lot, unless this is the ``last``.
+        An item is pickled when its call begins.
         """
         if self._name == LOCAL and self._limits.processes == 1:
             for number, item in enumerate(items):
@@ -135,21 +141,32 @@ class Calls(Generic[Result]):
                     on_begin(number)
                 yield number, _result_of(self._function, self._shared, item)
             return
-        with only_what_can_be_sent():
-            packed = [_packed(item, self._shared) for item in items]
-        if not packed:
+        if not items:
             return
-        executor = self._opened()
-        for number, end in finished(executor, self._slots, packed, on_begin, keep=not last):
+
+        def content_of(number: int) -> bytes:
+            with only_what_can_be_sent():
+                return _packed(items[number], self._shared)
+
+        executor = self._opened(len(items))
+        for number, end in finished(
+            executor,
+            self._slots,
+            len(items),
+            content_of,
+            on_begin,
+            time_limit=time_limit,
+            keep=not last,
+        ):
             yield number, _result_in(end, self._shared)
 
-    def _opened(self) -> Executor:
-        """The executor, with slots that know what is shared."""
+    def _opened(self, items: int) -> Executor:
+        """The executor, with slots that know what is shared; no more than the first lot has items."""
         if self._executor is None:
             address_of(self._function)  # refuses what other processes cannot import
             work = SharedWork.of(call, None, self._limits, (self._function, self._shared))
             self._executor = executor_of(self._name)
-            self._slots = self._executor.slots(work, self._limits.processes)
+            self._slots = self._executor.slots(work, min(self._limits.processes, items))
         return self._executor
 
     def close(self) -> None:

@@ -71,8 +71,7 @@ class ProcessSlot:
         self._work, self._limits, self._machine = work, work.limits, machine
         self._knows_work = False
 
-    def start(self) -> Child:
-        """Its worker, started if there is none."""
+    def start(self) -> bool:
         if self.worker is None:
             self.worker = Child(
                 "tasks",
@@ -82,11 +81,13 @@ class ProcessSlot:
                 keep_errors=True,
             )
             self._knows_work = self.worker.is_forked
-        return self.worker
+        return True  # a task waits in the socket while its worker starts
 
     def begin(self, content: Any) -> None:
         """Have a task done."""
-        worker, self.running = self.start(), RunningTask()
+        self.start()
+        worker, self.running = self.worker, RunningTask()
+        assert worker is not None
         # `look` comes upon a worker that is gone, and says how it ended
         with only_what_can_be_sent(), suppress(Closed, TimedOut):
             if not self._knows_work:
@@ -112,7 +113,7 @@ class ProcessSlot:
 
     def stop(self) -> None:
         """Kill its worker, with what that has started."""
-        worker, self.worker = self.worker, None
+        worker, self.worker, self.running = self.worker, None, None
         if worker is not None:
             worker.kill()
 

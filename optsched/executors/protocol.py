@@ -136,7 +136,7 @@ class TaskEnd:
     memory : int
         Bytes in use at the most; 0 if not measured.
     machine : mapping
-        `optsched.executors.machine.here` where it ran.
+        `optsched.executors.machine.here` where it ran; empty where that is not known.
     """
 
     status: str
@@ -173,8 +173,8 @@ class Slot(Protocol):
 
     running: RunningTask | None
 
-    def start(self) -> object:
-        """Start its worker, if there is none."""
+    def start(self) -> bool:
+        """Start its worker, if there is none; whether a task can be given to it now."""
 
     def begin(self, content: Any) -> None:
         """Have a task done."""

@@ -17,7 +17,6 @@ from typing import Any
 
 from optsched.errors import OptschedError, SolverUnavailable, UsageError
 from optsched.executors.local_processes import LocalProcesses
-from optsched.executors.machine import here
 from optsched.executors.protocol import (
     LOST,
     RunningTask,
@@ -40,6 +39,7 @@ class NodeSlot:
         """``work`` is the pickled `SharedWork`."""
         self._processes = LocalProcesses()
         [self._slot] = self._processes.slots(pickle.loads(work), 1)
+        self._slot.start()
 
     def do(self, content: Any) -> TaskEnd:
         """Do one task in the process of this worker, and wait for its end."""
@@ -98,9 +98,14 @@ class RayCluster:
         return [RaySlot(self._ray, work.limits.threads, stored) for _ in range(count)]
 
     def wait(self, slots: Sequence[Slot], seconds: float) -> None:
-        under_way = [slot.end for slot in slots if isinstance(slot, RaySlot) and slot.running]
-        if under_way:
-            self._ray.wait(under_way, timeout=seconds)
+        # What has come for an idle slot, its actor, would end every wait at once.
+        awaited = [
+            slot.awaited
+            for slot in slots
+            if isinstance(slot, RaySlot) and (slot.running or not slot.has_come())
+        ]
+        if awaited:
+            self._ray.wait(awaited, timeout=seconds)
 
     def close(self) -> None:
         if self._started:
@@ -122,38 +127,44 @@ class RaySlot:
     Attributes
     ----------
     running : RunningTask or None
-    end : object
-        Reference of Ray to the end of the task under way.
+    awaited : object
+        Reference of Ray to the end of the task under way, before the first one to the start of the
+        actor; None while there is nothing to wait for.
     """
 
     def __init__(self, ray: Any, cores: int, work: Any) -> None:
         """``work`` is Ray's reference to the pickled `SharedWork`."""
         self.running: RunningTask | None = None
-        self.end: Any = None
+        self.awaited: Any = None
         self._ray, self._cores, self._work = ray, cores, work
         self._actor: Any = None
 
-    def start(self) -> Any:
+    def start(self) -> bool:
         """Ask for an actor; Ray starts it where and when there is room."""
         if self._actor is None:
             remote = self._ray.remote(NodeSlot)
             self._actor = remote.options(num_cpus=self._cores, max_restarts=0).remote(self._work)
-        return self._actor
+            self.awaited = self._actor.__ray_ready__.remote()
+        # An actor that could not start has come to its end too: its first task finds that out.
+        return self.running is None and self.has_come()
+
+    def has_come(self) -> bool:
+        """Whether what is awaited is there, or nothing is."""
+        return self.awaited is None or bool(self._ray.wait([self.awaited], timeout=0)[0])
 
     def begin(self, content: Any) -> None:
         """Have a task done."""
         self.running = RunningTask()
         with only_what_can_be_sent():
-            self.end = self.start().do.remote(content)
+            self.awaited = self._actor.do.remote(content)
 
     def look(self) -> TaskEnd | None:
         """How the task ended, once it has."""
-        now = self.running
-        if now is None or not self._ray.wait([self.end], timeout=0)[0]:
+        if self.running is None or not self.has_come():
             return None
-        self.running = None
+        came, self.awaited, self.running = self.awaited, None, None
         try:
-            end: TaskEnd = self._ray.get(self.end)
+            end: TaskEnd = self._ray.get(came)
         except OptschedError:  # no worker can do any task
             raise
         except self._ray.exceptions.RayError as error:
@@ -163,11 +174,12 @@ class RaySlot:
                 raise OptschedError(
                     f"executor ray: a worker could not start: {words[-1]}"
                 ) from None
-            return TaskEnd(LOST, words=f"its worker was lost ({words[0]})", machine=here())
+            return TaskEnd(LOST, words=f"its worker was lost ({words[0]})")
         return end
 
     def stop(self) -> None:
         """Kill the actor, and with it the process of its task."""
         actor, self._actor = self._actor, None
+        self.awaited = self.running = None
         if actor is not None:
             self._ray.kill(actor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any
 from optsched.errors import InvalidArgument
 from optsched.executors.local_processes import LocalProcesses
 from optsched.executors.protocol import LOST, Executor, RunLimits, Slot, TaskEnd
+from optsched.processes import STARTING
 
 LOCAL = "processes"
 RAY = "ray"
@@ -18,6 +20,10 @@ LOOK_EVERY = 0.05
 """Seconds between looks at tasks that have nothing to tell, for their limits."""
 RETRIES = 2
 """Times that a task is done again whose process was killed by others."""
+OVERRUN = 2.0
+"""A worker is lost if its task takes so many times its limit, and `STARTING` seconds. Tasks keep
+their limit themselves, or their worker does, but for code that hangs and machines that freeze.
+"""
 
 
 def executor_of(name: str) -> Executor:
@@ -49,16 +55,17 @@ class _Waiting:
     """A task that has not ended, and how often its process was lost."""
 
     number: int
-    content: Any
     lost: int = 0
 
 
 def finished(
     executor: Executor,
     slots: Sequence[Slot],
-    contents: Sequence[Any],
+    tasks: int,
+    content_of: Callable[[int], Any],
     on_begin: Callable[[int], None] | None = None,
     *,
+    time_limit: float | None = None,
     keep: bool = False,
 ) -> Iterator[tuple[int, TaskEnd]]:
     """Hand out tasks, and yield the number and the end of each as they come.
@@ -69,30 +76,36 @@ def finished(
     ----------
     executor : Executor
     slots : sequence of Slot
-    contents : sequence
+    tasks : int
+        How many there are.
+    content_of : callable
+        Content of a task by its number, each time that it is handed out.
     on_begin : callable, optional
         Called with the number of each task when it is first handed out.
+    time_limit : float, optional
+        Seconds that a task may take; see `OVERRUN`.
     keep : bool
         Whether workers that have nothing to do any more stay, for other tasks.
     """
-    left = deque(_Waiting(number, content) for number, content in enumerate(contents))
+    left = deque(_Waiting(number) for number in range(tasks))
     busy: dict[Slot, _Waiting] = {}
-    for slot, _ in zip(slots, left, strict=False):
-        slot.start()  # all of them, as the first task may wait for its worker
     while left or busy:
-        for slot in slots:
-            if slot in busy:
-                continue
-            if left:
+        if left:
+            # All workers start before the first one is waited for. A cluster may have room for
+            # some of them only: no task waits for the others.
+            free = [slot for slot in slots if slot not in busy and slot.start()]
+            for slot in free[: len(left)]:
                 task = busy[slot] = left.popleft()
-                slot.begin(task.content)
+                slot.begin(content_of(task.number))
                 if on_begin is not None and not task.lost:
                     on_begin(task.number)
-            elif not keep:
-                slot.stop()  # others of a cluster may wait for its cores
+        elif not keep:
+            for slot in slots:
+                if slot not in busy:
+                    slot.stop()  # others of a cluster may wait for its cores
         executor.wait(slots, LOOK_EVERY)
         for slot, task in list(busy.items()):
-            end = slot.look()
+            end = slot.look() or _lost_by_overrun(slot, time_limit)
             if end is None:
                 continue
             del busy[slot]
@@ -104,3 +117,14 @@ def finished(
                 words = f"{end.words}, {task.lost} times in a row"
                 end = replace(end, status="error", words=words)
             yield task.number, end
+
+
+def _lost_by_overrun(slot: Slot, time_limit: float | None) -> TaskEnd | None:
+    """The end of a task that has taken far more than its limit, and was killed for it."""
+    if time_limit is None or slot.running is None:
+        return None
+    most = OVERRUN * time_limit + STARTING
+    if time.monotonic() - slot.running.asked <= most:
+        return None
+    slot.stop()
+    return TaskEnd(LOST, words=f"its worker did not answer within {most:.6g} s and was killed")

@@ -80,6 +80,8 @@ def _in_a_fork(
     with tempfile.TemporaryFile() as file:
         pid = os.fork()
         if pid == 0:
+            # Else nobody would see the end of a worker that is killed before its task ends.
+            wire.connection.close()
             _do_and_exit(file, do, content, memory)
         wire.send(Reply(0, "progress", pid))
         _, status, usage = os.wait4(pid, 0)

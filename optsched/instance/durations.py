@@ -77,6 +77,7 @@ class Timer(NamedTuple):
     """The time limit of a call.
 
     It is made when the call begins and passed on, so that all stages measure from the same start.
+    Unpickled it has what was left when it was pickled, as clocks of machines differ.
 
     Attributes
     ----------
@@ -105,6 +106,9 @@ class Timer(NamedTuple):
     def after(cls, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> Self:
         """The timer of a call that begins now."""
         return cls(seconds, clock(), clock)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Timer.after, (None if self.seconds is None else max(self.left, 0.0),)
 
     @property
     def spent(self) -> float:

@@ -55,6 +55,7 @@ from optsched.registry import load_solver
 from optsched.sensitivity.front import Axis, Front, FrontPoint, efficient
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Status, Termination, certify_point
+from optsched.solvers import Limits
 from optsched.solving import Engine, Outcome
 from optsched.solving.certify import certified_allocation
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits, timer_of
@@ -132,14 +133,14 @@ def pareto(
     if not 2 <= points <= MOST_POINTS:
         raise InvalidArgument("points", str(points), f"a number from 2 to {MOST_POINTS:,}")
     timer = timer_of(limits.get("time_limit"))
-    make_limits(**limits)
+    budget = make_limits(**limits)
     for name, options in pairs:
         make_formulation(name, options, constraints)  # checked before anything is read
     given = load(instance, performance)
     trade = _Trade(given, pairs, constraints, model, classes, solver, prove)
     f, g = trade.formulations
     axes = (Axis.of(f), Axis.of(g))
-    engine = trade.engine(limits, timer)
+    engine = trade.engine(budget, timer)
     try:
         jobs = trade.programs[0].classes
     except Infeasible:
@@ -151,24 +152,24 @@ def pareto(
     if processes == 1 and executor == LOCAL:
         return search.front(axes, points, lambda levels: _SolvedLevels(search.points(levels)))
 
-    def elsewhere(levels: Sequence[KeptLevel]) -> _SolvedLevels:
+    def in_processes(levels: Sequence[KeptLevel]) -> _SolvedLevels:
         parts = np.array_split(np.arange(len(levels)), max(min(processes, len(levels)), 1))
         stretches = [[levels[number] for number in part.tolist()] for part in parts]
         # Progress and log of other processes are not received
-        time = timer.left if np.isfinite(timer.left) else None
-        given_limits = {**limits, "time_limit": time, "on_progress": None, "on_log": None}
+        elsewhere = replace(engine.limits, on_progress=None, on_log=None)
         found = all_results_of(
             _points_of,
-            (given, replace(trade), search.best, given_limits),
-            stretches,
+            (given, replace(trade), search.best, elsewhere),
+            [(timer, stretch) for stretch in stretches],
             processes=processes,
             executor=executor,
             threads=limits.get("threads", 1) or cores(),
+            time_limit=timer.seconds,
             on_begin=None if on_point is None else lambda part: on_point(stretches[part][0].number),
         )
         return _SolvedLevels.joined(found)
 
-    return search.front(axes, points, elsewhere)
+    return search.front(axes, points, in_processes)
 
 
 def _two(objectives: Sequence[Objective]) -> list[tuple[str, Mapping[str, Any]]]:
@@ -250,14 +251,16 @@ class _Trade:
         candidates = self.candidates
         return _programs(*self.formulations, candidates if self.classes else candidates.per_job())
 
-    def engine(self, limits: LimitOptions, timer: Timer) -> Engine:
-        return Engine(load_solver, self.solver, make_limits(**limits), self.prove, timer=timer)
+    def engine(self, limits: Limits, timer: Timer) -> Engine:
+        return Engine(load_solver, self.solver, limits, self.prove, timer=timer)
 
 
-def _points_of(shared: tuple[Any, ...], levels: Sequence[KeptLevel]) -> _SolvedLevels:
+def _points_of(
+    shared: tuple[Any, ...], stretch: tuple[Timer, Sequence[KeptLevel]]
+) -> _SolvedLevels:
     """The points of a stretch of levels, in another process."""
-    _, trade, best, limits = shared
-    search = _FrontSearch(trade, trade.engine(limits, timer_of(limits["time_limit"])), None)
+    (_, trade, best, limits), (timer, levels) = shared, stretch
+    search = _FrontSearch(trade, trade.engine(limits, timer), None)
     search.best = best
     return _SolvedLevels(search.points(levels), search.runs, search.rebuilt)
 

@@ -295,6 +295,7 @@ def whatif(
         processes=processes,
         executor=executor,
         threads=limits.get("threads", 1) or cores(),
+        time_limit=budget.time,
         on_begin=None if on_change is None else lambda number: on_change(wanted[number]),
     )
     changes = [

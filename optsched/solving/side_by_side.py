@@ -8,13 +8,13 @@ nor its record depends on where parts were solved.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from optsched.errors import NOTHING_YET, Interrupted
-from optsched.executors import LOCAL, Calls, in_order
+from optsched.executors import Calls, in_order
+from optsched.instance.durations import Timer
 from optsched.solution import Attempt
 from optsched.solvers import Limits, Solver
 from optsched.solving.engine import Engine
@@ -68,8 +68,6 @@ class EngineSettings:
     reason: str
     inside: bool
     vertex: bool
-    local: bool
-    """Whether parts are solved on this machine."""
 
     @classmethod
     def of(cls, engine: Engine) -> EngineSettings:
@@ -83,17 +81,11 @@ class EngineSettings:
             engine.reason,
             engine.inside,
             engine.vertex,
-            engine.executor == LOCAL,
         )
 
-    def now(self) -> float:
-        """Seconds of the clock that all who solve parts share."""
-        # Only the wall clock is shared by machines, but it may be set while parts are solved.
-        return time.monotonic() if self.local else time.time()
-
-    def engine(self, due: float | None) -> Engine:
-        """An engine whose answer is due at a time of `now`."""
-        seconds = None if due is None else max(due - self.now(), 0.0)
+    def engine(self, timer: Timer) -> Engine:
+        """An engine with what is left of the time."""
+        seconds = None if timer.seconds is None else max(timer.left, 0.0)
         limits = replace(self.limits, time=seconds)
         return Engine(
             self.load,
@@ -154,9 +146,10 @@ class SideBySide(Generic[Result]):
         UsageError, SolverUnavailable, SolverCrashed
         """
         engine = self._engine
-        due = None if engine.timer.seconds is None else self._settings.now() + engine.time_left
+        timer = Timer.after(None if engine.timer.seconds is None else max(engine.time_left, 0.0))
+        timed = [(timer, item) for item in items]
         try:
-            found = in_order(self._calls.results_of([(due, item) for item in items]))
+            found = in_order(self._calls.results_of(timed, time_limit=timer.seconds))
         except KeyboardInterrupt:
             if not engine.elsewhere:
                 raise
@@ -170,8 +163,8 @@ class SideBySide(Generic[Result]):
         self._calls.close()
 
 
-def _solved(shared: tuple[Any, ...], item: tuple[float | None, Any]) -> tuple[Any, RunTotals]:
+def _solved(shared: tuple[Any, ...], item: tuple[Timer, Any]) -> tuple[Any, RunTotals]:
     """One part, with what its runs took."""
-    (solve, settings, *own), (due, content) = shared, item
-    engine = settings.engine(due)
+    (solve, settings, *own), (timer, content) = shared, item
+    engine = settings.engine(timer)
     return solve(engine, tuple(own), content), RunTotals.of(engine)

@@ -264,7 +264,7 @@ def compare(
     InvalidInput, Interrupted
     """
     # A wrong one is refused before anything is read
-    make_limits(**limits)
+    budget = make_limits(**limits)
     entries = None
     if formulations is not None:
         entries = names_and_options(formulations, "formulations", "formulation")
@@ -295,6 +295,7 @@ def compare(
         processes=processes,
         executor=executor,
         threads=limits.get("threads", 1) or cores(),
+        time_limit=budget.time,
         on_begin=None if on_row is None else lambda number: on_row(items[number][0]),
     )
     rows = _until_interrupted(found, items)

@@ -14,8 +14,12 @@ from typing import Any
 import odd_tasks
 import pytest
 
+import optsched
 from optsched.benchmarking import Sweep, SweepProgress, Task, run_tasks
 from optsched.errors import InvalidArgument, OptschedError, SolverUnavailable, UsageError
+
+# Private: a test waits for less than a minute
+from optsched.executors import running
 
 pytestmark = pytest.mark.process
 
@@ -89,6 +93,24 @@ def test_a_task_whose_worker_is_lost_is_done_again(
     else:
         assert lost["status"] == "error" and lost["exit_code"] == 7
         assert lost["error"].startswith(told) and lost["error"].endswith("3 times in a row")
+
+
+def test_parts_do_not_wait_for_workers_that_there_is_no_room_for(cluster: Any) -> None:
+    there = {"processes": 4, "executor": f"ray:{cluster.address}"}
+    found = optsched.solve("@large", parts=4, **there)  # type: ignore[arg-type]
+    assert found.objective == optsched.solve("@large", parts=4).objective
+
+
+def test_a_worker_that_freezes_costs_a_retry(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "STARTING", 10.0)
+    times = tmp_path / "times"
+    times.write_text("1")
+    task = Task.of({"x": 5, "times": str(times), "whom": "actor", "signal": int(signal.SIGSTOP)})
+    where = f"ray:{cluster.address}"
+    [row] = run_tasks([task], odd_tasks.lose, executor=where, time_limit=2.0).rows
+    assert (row["status"], row["x"], times.read_text()) == ("ok", 5, "0")
 
 
 def test_what_no_worker_can_do_ends_the_sweep(

@@ -20,6 +20,7 @@ from optsched.assembly import compile, make_formulation
 from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.formulation import SideConstraint
+from optsched.instance.durations import UNLIMITED, Timer
 from optsched.program import AllocationProgram, SideRows
 from optsched.registry import load_solver
 from optsched.solution import Solution, Termination
@@ -81,23 +82,26 @@ def test_other_processes_that_nothing_is_for_are_told_of(
 @pytest.mark.unit
 def test_an_engine_of_a_part_has_what_is_left_of_the_time() -> None:
     settings = EngineSettings.of(Engine(load_solver, "highs", Limits(time=1e6)))
-    assert settings.engine(None).timer.seconds is None
-    late = settings.engine(settings.now() - 1.0)
+    assert settings.engine(UNLIMITED).timer.seconds is None
+    late = settings.engine(Timer(1.0, time.monotonic() - 2.0))
     assert late.timer.seconds == 0.0 and late.time_left <= 0
-    assert 0 < settings.engine(settings.now() + 100.0).time_left <= 100.0
+    assert 0 < settings.engine(Timer.after(100.0)).time_left <= 100.0
     assert late.solver == "highs"
 
 
 @pytest.mark.unit
-@pytest.mark.parametrize(("executor", "jumps"), [("processes", False), ("ray", True)])
-def test_a_wall_clock_that_is_set_does_not_end_parts_on_this_machine(
-    executor: str, jumps: bool, monkeypatch: pytest.MonkeyPatch
+def test_a_timer_that_is_sent_has_what_was_left_whatever_the_clock_there_says(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings = EngineSettings.of(Engine(load_solver, limits=Limits(time=60.0), executor=executor))
-    due = settings.now() + 60.0
-    hour_later = time.time() + 3600.0
-    monkeypatch.setattr(time, "time", lambda: hour_later)
-    assert (settings.engine(due).timer.seconds == 0.0) == jumps
+    sent = pickle.dumps(Timer(60.0, time.monotonic() - 20.0))
+    over = pickle.dumps(Timer(60.0, time.monotonic() - 70.0))
+    monkeypatch.setattr(time, "monotonic", lambda: -1e9)
+    # The default clock of a class was set when it was made
+    monkeypatch.setattr(Timer.after.__func__, "__defaults__", (time.monotonic,))
+    arrived = pickle.loads(sent)
+    assert arrived.spent == 0.0 and 39.0 < arrived.left <= 40.0
+    assert pickle.loads(over).left == 0.0
+    assert pickle.loads(pickle.dumps(Timer.after(None))).seconds is None
 
 
 @pytest.mark.unit
@@ -114,7 +118,7 @@ def test_nobody_hears_what_is_found_elsewhere(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.unit
 def test_an_engine_of_a_part_wants_the_same_optimum() -> None:
     for whole in (Engine(load_solver, inside=True), Engine(load_solver, vertex=True)):
-        part = EngineSettings.of(whole).engine(None)
+        part = EngineSettings.of(whole).engine(UNLIMITED)
         assert (part.inside, part.vertex) == (whole.inside, whole.vertex)
 
 
