@@ -7,11 +7,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.display import count
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
@@ -103,6 +104,21 @@ class TopologyCells:
         """Rows of the jobs that hold a GPU, in order."""
         found: list[int] = np.unique(self.job).tolist()
         return found
+
+    @cached_property
+    def crossing(self) -> BoolArray:
+        """Mask of the cells of jobs whose hosts are under different leaf switches, shape (C,)."""
+        leaf_of = np.zeros(len(self.fabric.names), np.int64)
+        number: dict[tuple[str, ...], int] = {}
+        for group in self.fabric.groups:
+            leaf_of[group.hosts] = number.setdefault(tuple(group.leaves), len(number))
+        leaf = np.repeat(leaf_of, self.fabric.gpus)[self.gpu]
+        jobs = len(self.instance.jobs_table)
+        first, last = np.full(jobs, len(number)), np.full(jobs, -1)
+        np.minimum.at(first, self.job, leaf)
+        np.maximum.at(last, self.job, leaf)
+        across: BoolArray = (first < last)[self.job]
+        return across
 
 
 def _cells(
@@ -474,6 +490,8 @@ HATCHES = ("", "////", "xxxx", "....", "\\\\\\\\")
 # Most jobs with numbers (if there is room); colours may repeat.
 NUMBERED = 36
 SWITCH = "#4a4a4a"
+# Outline of the cells of jobs that cross racks, in points; smaller cells have none.
+OUTLINE, OUTLINED = 1.6, 0.08
 # More cells than this are a bitmap in svg and pdf too.
 RASTER = 20_000
 
@@ -483,7 +501,8 @@ def topology_picture(source: Answer | Instance, ax: Axes | None = None) -> Axes:
 
     Of a solution its placement is drawn, of an instance the jobs that run now. Links are as wide as
     their bandwidth (logarithmically). Nodes that are drained, down, reserved or not yet available
-    are hatched. A GPU that several jobs hold is cut into stripes. Large clusters lose names,
+    are hatched. A GPU that several jobs hold is cut into stripes. GPUs of jobs with nodes under
+    several leaf switches have a dark outline. Large clusters lose names,
     numbers and the links of hosts: a small cell per GPU is left.
 
     Parameters
@@ -777,6 +796,24 @@ def _draw_gpus(
             label="held",
         )
     )
+    across = cells.crossing & (side >= OUTLINED)
+    if across.any():
+        # A colour alone does not tell that its cells are in several racks.
+        ax.add_collection(
+            PolyCollection(
+                _boxes(
+                    left[across],
+                    corner[cells.gpu[across], 1],
+                    width[across],
+                    inner[cells.gpu[across]],
+                ),
+                facecolors="none",
+                edgecolors=INK,
+                linewidths=OUTLINE if named else OUTLINE / 2,
+                zorder=3.5,
+                label="crosses racks",
+            )
+        )
     if named and len(colours) <= NUMBERED:
         middle = corner[cells.gpu, 1] + side / 2 - margin
         _write_numbers(ax, cells, left + width / 2, middle, width, colours)
@@ -847,6 +884,10 @@ def _handles(cells: TopologyCells, colours: Mapping[int, str], most: int) -> lis
         handles = [Patch(facecolor="none", label=f"colours repeat: {count(len(colours), 'job')}")]
     if len(np.unique(cells.gpu)) < cells.fabric.total:
         handles.append(Patch(facecolor=PAPER, edgecolor=LINE, label="free GPU"))
+    if cells.crossing.any():
+        handles.append(
+            Patch(facecolor=PAPER, edgecolor=INK, linewidth=OUTLINE, label="crosses racks")
+        )
     for state in np.unique(cells.fabric.state[cells.fabric.state > 0]).tolist():
         handles.append(
             Patch(

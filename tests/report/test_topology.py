@@ -338,6 +338,30 @@ def test_shares_and_slices_are_as_wide_as_they_are() -> None:
     assert squares(ax, "free") == 2  # what is left of both
 
 
+def test_gpus_of_gangs_across_racks_have_an_outline() -> None:
+    """Of three gangs on two racks of three nodes one crosses: without colours it is seen too."""
+    names = [f"a-{node}" for node in range(6)]
+    pool = {"name": "a", "nodes": 6, "gpus_per_node": 4}
+    rates = {"a": {"8": {"rack": 15.0, "cluster": 2.0}}}
+    solution = optsched.solve(
+        {
+            "format": "optsched-instance/1",
+            "cluster": {"pools": [pool], "levels": {"rack": {"r0": names[:3], "r1": names[3:]}}},
+            "jobs": [{"id": name, "gpus": 8, "throughput": rates} for name in "xyz"],
+        },
+        "max-throughput",
+        integral=True,
+        constraints=["placeable"],
+    )
+    cells = TopologyCells.of_placement(solution)
+    assert cells.crossing.sum() == 8
+    assert len(np.unique(cells.job[cells.crossing])) == 1
+    ax = topology_picture(solution)
+    assert squares(ax, "crosses racks") == 8
+    whole = optsched.solve("@quickstart", "max-throughput", integral=True)
+    assert not TopologyCells.of_placement(optsched.place(whole)).crossing.any()
+
+
 def states() -> optsched.Instance:
     nodes = [{"name": f"n{row}", "gpus": 2, "state": state}
              for row, state in enumerate(("up", "drain", "down", "down", "reserved", "up"))]  # fmt: skip
