@@ -73,6 +73,7 @@ CONVENIENCES: Mapping[str, tuple[str, str]] = {
     "Instance.sha256": ("optsched.instance.write", "content_hash"),
     "Instance.to_document": ("optsched.instance.write", "instance_document"),
     "Instance.plot": ("optsched.report.topology", "topology_picture"),
+    "Solution.fragmentation": ("optsched.placement.fragmentation", "fragmentation_metric"),
     "Solution.objective_words": ("optsched.registry", "objective_words"),
     "Solution.plot": ("optsched.report.plots", "plot_solution"),
     "Solution.write": ("optsched.api", "write_solution"),

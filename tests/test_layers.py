@@ -59,6 +59,7 @@ def test_methods_that_point_upwards_are_listed() -> None:
         "Instance.sha256",
         "Instance.to_document",
         "Instance.plot",
+        "Solution.fragmentation",
         "Solution.objective_words",
         "Solution.plot",
         "Solution.write",

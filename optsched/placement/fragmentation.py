@@ -3,18 +3,20 @@ on."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, group_rows, quotient
-from optsched.candidates import Classes, gpus_allowed
+from optsched.candidates import Classes, JobRows, gpus_allowed
 from optsched.display import DisplayedTable, TableColumns, amount, count, percent
-from optsched.instance.staying import Running
+from optsched.instance.staying import Running, must_stay
 from optsched.placement.occupied import Occupied, occupied_by
 from optsched.placement.problem import Nodes
 from optsched.placement.requests import needs_per_gpu
 from optsched.placement.shares import ROUNDING
+from optsched.solution import Solution
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -59,6 +61,11 @@ class Fragmentation(DisplayedTable):
     def total(self) -> float:
         """Number of free GPUs of all nodes."""
         return float(self.free.sum())
+
+    @property
+    def metric(self) -> dict[str, float]:
+        """All free GPUs and F, as metrics and documents have them."""
+        return {"free": self.total, "gpus": self.gpus}
 
     @property
     def words(self) -> str:
@@ -110,6 +117,40 @@ def fragmentation_of(classes: Classes, occupied: Occupied | None = None) -> Frag
         fragments += weight * _of_task(classes, nodes, rows)
     names = tuple(nodes.name(node) for node in range(len(nodes)))
     return Fragmentation(names, nodes.room.sum(axis=1), fragments)
+
+
+def fragmentation_beside(
+    classes: Classes,
+    rows: JobRows,
+    placed: IntArray,
+    gpus: Sequence[Sequence[str]],
+) -> Fragmentation:
+    """The fragmentation of a cluster on which rows of an allocation are placed, and running jobs
+    that keep their GPUs and are in none of these.
+
+    Parameters
+    ----------
+    classes : Classes
+    rows : JobRows
+    placed : IntArray, shape (S,)
+        Rows that have GPUs.
+    gpus : sequence of sequences of str, length S
+        ``node/index``.
+    """
+    instance = classes.instance
+    occupied = Occupied.of_rows(classes, rows, placed, gpus)
+    others = must_stay(instance)
+    others[occupied.jobs] = False
+    beside = occupied_by(instance, np.flatnonzero(others))
+    return fragmentation_of(classes, occupied.and_also(beside))
+
+
+def fragmentation_metric(solution: Solution) -> dict[str, float]:
+    """Free GPUs of the placement of a solution, and those of them that its jobs cannot use."""
+    assert solution.allocation is not None and solution.placement is not None
+    allocation, placement = solution.allocation, solution.placement
+    found = fragmentation_beside(allocation.classes, allocation.rows, placement.row, placement.gpus)
+    return found.metric
 
 
 def _tasks(C: Classes) -> list[tuple[IntArray, float]]:

@@ -739,7 +739,7 @@ class Plan(DisplayedTable):
             "notices": list(self.notices),
             "metrics": self.metrics,
             "throughput": None if self.throughput is None else self.throughput._asdict(),
-            "fragmentation": None if free is None else {"free": free.total, "gpus": free.gpus},
+            "fragmentation": None if free is None else free.metric,
             "reproducible": self.reproducible,
             "started_from": self.started_from,
             "timings": dict(self.timings),

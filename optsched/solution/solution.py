@@ -401,9 +401,13 @@ class Solution(DisplayedTable):
     @cached_property
     def metrics(self) -> Mapping[str, Any]:
         """Figures of the allocation:
-        jobs placed, GPUs in use, utilisation by resource, cost per hour where priced.
+        jobs placed, GPUs in use, utilisation by resource, cost per hour where priced; of a placement
+        the free GPUs, and those of them that the jobs cannot use (`optsched.fragmentation`).
         """
-        return allocation_metrics(self.allocation)
+        metrics = allocation_metrics(self.allocation)
+        if self.placement is not None and self.allocation is not None:
+            metrics["fragmentation"] = convenience("Solution.fragmentation")(self)
+        return metrics
 
     def to_document(self, all_duals: bool = False) -> dict[str, Any]:
         """The solution in the format ``optsched-solution/1``; numbers that do not exist are null.

@@ -222,9 +222,11 @@ def check_numbers(point: CheckedPoint) -> BoundVerdict:
 
 def check_metrics(document: SolutionDocument, allocation: Allocation, findings: Findings) -> None:
     """The figures of the allocation."""
+    # The fragmentation is checked with the placement that it belongs to.
+    stated = {name: of for name, of in document.metrics.items() if name != "fragmentation"}
     findings.alike(
         "metrics",
-        document.metrics,
+        stated,
         allocation_metrics(allocation),
         "what the allocation gives",
     )

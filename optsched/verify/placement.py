@@ -13,6 +13,7 @@ from optsched.arrays import IntArray
 from optsched.candidates import JobRows
 from optsched.instance.reading import show
 from optsched.placement import check_placement, packed, placement_worth
+from optsched.placement.fragmentation import fragmentation_beside
 from optsched.placement.granted import granted_shares
 from optsched.placement.staying import PinnedRows, pinned_rows
 from optsched.solution import Allocation
@@ -75,7 +76,10 @@ def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
     if (document.placement is None) != (document.placement_figures is None):
         missing = "placement" if document.placement is None else "placement_figures"
         findings.add(missing, "found nothing, expected placement and placement_figures, or neither")
+    fragmentation = document.metrics.get("fragmentation")
     if document.placement is None:
+        if fragmentation is not None:
+            findings.add("metrics.fragmentation", "expected no such entry: there is no placement")
         return
     before = len(findings)
     # What is wrong with the allocation itself is reported elsewhere.
@@ -113,6 +117,12 @@ def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
             gpus,
             pinned.occupied.without(rows.job[row_of_entry]),
         )
+        # Files of older versions do not state it.
+        if fragmentation is not None:
+            made = _as_rows(rows)
+            free = fragmentation_beside(subject.classes, made, row_of_entry, gpus)
+            words = "what the placement leaves free"
+            findings.alike("metrics.fragmentation", fragmentation, free.metric, words)
         for number, entry in enumerate(entries.tolist()):
             expected = None if granted is None else float(granted[number])
             stated = document.placement[entry].granted
@@ -121,10 +131,13 @@ def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
 
 def _pinned(subject: RebuiltSolution, rows: AllocationRows, row: IntArray) -> PinnedRows:
     """The rows of jobs that cannot be preempted, found anew."""
-    # Rates do not matter for who keeps its GPUs.
+    return pinned_rows(subject.classes, _as_rows(rows), row, subject.document.constraints)
+
+
+def _as_rows(rows: AllocationRows) -> JobRows:
+    """The rows of the file, without rates: they do not matter for who has which GPUs."""
     rate = np.zeros(len(rows.job))
-    made = JobRows(rows.job, rows.partner, rows.column, rows.fraction, rate, rate)
-    return pinned_rows(subject.classes, made, row, subject.document.constraints)
+    return JobRows(rows.job, rows.partner, rows.column, rows.fraction, rate, rate)
 
 
 def _check_contradicted(subject: RebuiltSolution, pinned: PinnedRows, findings: Findings) -> None:

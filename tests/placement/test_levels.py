@@ -305,3 +305,19 @@ def test_shares_that_take_turns_are_noted() -> None:
     given["jobs"] = [{"id": f"j{row}", "options": option} for row in range(3)]
     solution = optsched.solve(given, "max-min-fairness")
     assert any(TURNS in note for note in solution.notes)
+
+
+def test_metrics_of_a_placement_say_what_is_fragmented() -> None:
+    """Two gangs of 3 on nodes of 4 leave a GPU on each: no use to them, but to a job on one GPU."""
+    given = unlevelled(nodes=2, gpus_per_node=4)
+    gang = {"gpus": 3, "throughput": {"v": {"3": 3.0}}}
+    given["jobs"] = [{"id": "a", **gang}, {"id": "b", **gang}]
+    solution = optsched.solve(given, "max-throughput", integral=True)
+    assert "fragmentation" not in solution.metrics
+    placed = optsched.place(solution)
+    assert placed.metrics["fragmentation"] == {"free": 2.0, "gpus": 2.0}
+    written = json.loads(json.dumps(placed.to_document()))
+    assert optsched.verify(optsched.load(given), written).ok
+    written["metrics"]["fragmentation"]["gpus"] = 1.0
+    findings = optsched.verify(optsched.load(given), written).findings
+    assert [finding.field for finding in findings] == ["metrics.fragmentation.gpus"]
