@@ -183,23 +183,25 @@ class Oracle:
         """Move the segments of some classes down to the hull: the point farthest below a segment
         becomes an end of it.
         """
-        a = self.market.by_place[:, part]
+        table = self.market.by_place
+        a = table[:, part]
         q = cost.T if len(cost) == 1 else cost[part].T
         rows = np.arange(a.shape[1])
+        of_all = rows + part.start
         lower, upper = self.lower[part].astype(np.int64), self.upper[part].astype(np.int64)
+        placed = lower >= 0
+        high = _entries(table, upper, of_all)
+        low = np.where(placed, _entries(table, lower, of_all), 0.0)
         fresh = rows
         if warm:
             # Only classes whose last segment does not contain the level any more.
-            too_low = a[upper, rows] < level
-            too_high = (lower >= 0) & (a[lower, rows] >= level)
-            fresh = np.flatnonzero(too_low | too_high)
+            fresh = np.flatnonzero((high < level) | (placed & (low >= level)))
         if len(fresh):
-            lower[fresh] = -1
-            upper[fresh] = _cheapest(a[:, fresh], _some(q, fresh), level)
-        at = np.zeros_like(rows) if q.shape[1] == 1 else rows
-        placed = lower >= 0
-        high, paid = a[upper, rows], q[upper, at]
-        low, saved = np.where(placed, a[lower, rows], 0.0), np.where(placed, q[lower, at], 0.0)
+            lower[fresh], low[fresh], placed[fresh] = -1, 0.0, False
+            upper[fresh] = _cheapest(_some(a, fresh), _some(q, fresh), level)
+            high[fresh] = _entries(table, upper[fresh], of_all[fresh])
+        paid = _entries(q, upper, rows)
+        saved = np.where(placed, _entries(q, lower, rows), 0.0)
         # If the lower end costs more than the upper one, the segment starts from the origin again.
         dearer = saved > paid
         if dearer.any():
@@ -208,7 +210,7 @@ class Oracle:
         active: IntArray | slice = slice(None)
         for _ in range(3 * len(a) + 3):
             y = slope[active]
-            gain, found = _most_below(a[:, active], _some(q, active), y)
+            gain, found = _most_below(_some(a, active), _some(q, active), y)
             line = y * high[active] - paid[active]
             rent[active] = np.maximum(np.maximum(line, gain), 0.0)
             least = line + SLACK * (np.abs(line) + np.abs(paid[active]))
@@ -219,8 +221,8 @@ class Oracle:
                 break
             active, found = rows[active][better], found[better]
             origin = to_origin[better]
-            reach = np.where(origin, 0.0, a[found, active])
-            price = np.where(origin, 0.0, q[found, at[active]])
+            reach = np.where(origin, 0.0, _entries(table, found, of_all[active]))
+            price = np.where(origin, 0.0, _entries(q, found, active))
             place = np.where(origin, -1, found)
             above: BoolArray = reach >= level
             up, down = active[above], active[~above]
@@ -234,17 +236,43 @@ class Oracle:
         self.share[part] = share
         if whole:
             self.edge[part] = np.minimum(share, 1.0 - share) * (high - low)
-            nearest = np.where(lower >= 0, rent, np.inf)
-            for j in range(len(a)):
-                # A place without level that costs something is no better than idleness.
-                no_other = (upper == j) | (lower == j) | ((a[j] == 0.0) & (q[j] >= 0.0))
-                reduced = q[j] - slope * a[j] + rent
-                nearest = np.minimum(nearest, np.where(no_other, np.inf, reduced))
-            self.margin[part] = nearest
+            self.margin[part] = _margins(a, q, slope, rent, (lower, upper))
 
 
-def _some(q: FloatArray, rows: IntArray | slice) -> FloatArray:
-    return q if q.shape[1] == 1 else q[:, rows]
+def _margins(
+    a: FloatArray,
+    q: FloatArray,
+    slope: FloatArray,
+    rent: FloatArray,
+    ends: tuple[IntArray, IntArray],
+) -> FloatArray:
+    """The least reduced cost of a place outside of each class's segment."""
+    lower, upper = ends
+    nearest = np.where(lower >= 0, rent, np.inf)
+    for j in range(len(a)):
+        # A place without level that costs something is no better than idleness.
+        no_other = (upper == j) | (lower == j) | ((a[j] == 0.0) & (q[j] >= 0.0))
+        reduced = q[j] - slope * a[j] + rent
+        nearest = np.minimum(nearest, np.where(no_other, np.inf, reduced))
+    return nearest
+
+
+def _entries(table: FloatArray, place: IntArray | NDArray[np.int8], row: IntArray) -> FloatArray:
+    """Entries of some rows at a place of each; a table of one column has the same for all rows."""
+    if table.shape[1] == 1:
+        return table[:, 0].take(place)
+    if not table.flags.c_contiguous:
+        return table[place, row]
+    # A flat index takes a quarter of the time of two.
+    begin = np.multiply(place, table.shape[1], dtype=np.int64)
+    return table.ravel().take(begin + row)
+
+
+def _some(table: FloatArray, rows: IntArray | slice) -> FloatArray:
+    """Entries of some rows in all places; a table of one column has the same for all rows."""
+    if isinstance(rows, slice) or table.shape[1] == 1:
+        return table
+    return table.take(rows, axis=1)
 
 
 def _most_below(
