@@ -31,8 +31,8 @@ throughput that is reached with a probability of 90 % by the performance model; 
 
 With `-O parts=8`, jobs are dealt out at random to 8 parts, each with an eighth of every capacity, which are solved one
 by one, or with `--jobs N` N at a time, and put together (POP; `-O parts_seed=1` draws others). That is for a smallest
-level or a total over fractions of time, to compare with: the optimum of the whole is between objective and bound, and [the exact
-method is nearly always faster](../studies/parts.md). Whole jobs, schedules and rules have no parts, nor have
+level or a total over fractions of time, to compare with: the optimum of the whole is between objective and bound, and
+[the exact method is nearly always faster](../studies/parts.md). Whole jobs, schedules and rules have no parts, nor have
 `throughput-per-cost` (a ratio), `water-filling` and `drf` (levels rise stage by stage), and side constraints that ask
 for something of several jobs together.
 """
