@@ -53,9 +53,7 @@ def solve_in_parts(engine: Engine, program: AllocationProgram, part: IntArray) -
         if outcome.x is None:
             return _nothing(engine, program, outcome, number)
     # Not the gap, which is relative to the answer: of what is minimised the loss may be more.
-    note = (
-        f"solved in {partition.parts} parts: the optimum of the whole is between objective and bound"
-    )
+    note = f"solved in {partition.parts} parts: the optimum is between objective and bound"
     return SolvedProgram(program, _joined(engine, partition, outcomes), notes=(note,))
 
 

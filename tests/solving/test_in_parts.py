@@ -79,7 +79,7 @@ def test_the_bound_of_the_parts_bounds_the_whole_and_is_near(name: str, seed: in
         solution = optsched.solve(problem, name, parts=parts, **options)
         check_parts(solution, exact)
         assert solution.termination is Termination.IN_PARTS
-        told = "parts: the optimum of the whole is between objective and bound"
+        told = "parts: the optimum is between objective and bound"
         assert any(note.endswith(told) for note in solution.notes)
         assert solution.bound == pytest.approx(exact.objective, rel=0.02)
 
