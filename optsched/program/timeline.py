@@ -16,8 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import EMPTY, FloatArray, IntArray
+from optsched.arrays.matrices import sum_by
 from optsched.display import Displayed, count
 from optsched.program.least_time import least_time
+from optsched.program.linear import LinearProgram
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,27 @@ class TimelineProgram(Displayed):
                 yield name, number, int(excess[number])
         if self.most is not None and self.objective(start, mode) > self.most:
             yield "most", 0, self.objective(start, mode) - self.most
+
+    def choice_of_modes(self) -> LinearProgram:
+        """The modes of a schedule, whenever they run.
+
+        ::
+
+            budget   sum_m budget_usage_bm x_m    <=  budget_b   every budget b
+            one      sum over modes m of a of x_m  =  1          every activity a
+            x binary
+
+        Every schedule has a point. Where nothing must end by a deadline, every point has a schedule: its
+        activities one after the other.
+        """
+        lp = LinearProgram()
+        x = lp.variables(self.modes, name="x", upper=1.0, integer=True)
+        if self.budget_usage is not None:
+            spent = sp.csr_matrix(self.budget_usage, dtype=np.float64) @ x
+            lp.constrain(spent <= self.budget.astype(np.float64), name="budget")
+        lp.constrain(sum_by(self.activity, 1.0, len(self)) @ x == 1.0, name="one")
+        lp.minimise(np.zeros((1, self.modes)) @ x)
+        return lp
 
     @property
     def only_makespan(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -316,6 +317,26 @@ class TimelinePlan:
     job: IntArray
     column: IntArray
     units: ClassVar[Units] = AS_IT_IS
+    assumption: ClassVar[Assumption | None] = None
+    """Nothing is taken for granted of requirements in conflict."""
+
+    @cached_property
+    def program(self) -> LinearProgram:
+        """Rows that every schedule meets; without a point of them there is none."""
+        return self.timeline.choice_of_modes()
+
+    def to_refute(self) -> TimelinePlan:
+        """The plan whose `program` must have no point for this one to be called infeasible."""
+        return self
+
+    def describe(self, block: str, position: int) -> str:
+        """A row of `program` in the user's words."""
+        if block == "one":
+            name = self.classes.instance.jobs_table.names[int(self.job[position])]
+            return f"job {name} must run in one of its configurations"
+        row = self._row(False, position)
+        resources = self.classes.resources
+        return f"resource {resources.names[row]} has {resources.capacity[row]:g} to use up"
 
     def read(self, start: IntArray, mode: IntArray) -> Schedule:
         """The schedule of starts and modes."""
@@ -406,8 +427,11 @@ class TimelinePlan:
 
     def _resource(self, renewable: bool, number: int) -> str:
         """The name of one of the resources that are renewable, or of those that are not."""
-        resources = self.classes.resources
-        return resources.names[int(np.flatnonzero(resources.renewable == renewable)[number])]
+        return self.classes.resources.names[self._row(renewable, number)]
+
+    def _row(self, renewable: bool, number: int) -> int:
+        of_kind = np.flatnonzero(self.classes.resources.renewable == renewable)
+        return int(of_kind[number])
 
 
 Plan = LinearPlan | TimelinePlan

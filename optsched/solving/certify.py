@@ -615,6 +615,8 @@ def without_point(
     if checked.needed is not None:  # proved for the relaxation
         arrays = arrays.relaxed()
         certificate = Certificate(True, "dual", {"least_violation": checked.needed})
+    elif checked.finding is ClaimFinding.AGREED and not runs.chosen.name.startswith("highs"):
+        certificate = Certificate(True, "cross-checked", {})  # HiGHS agreed with another solver
     infeasible = replace(values, termination=Termination.INFEASIBLE)
     outcome = _pointless(runs, infeasible, Status.INFEASIBLE, certificate)
     conflicts = described(arrays, program, found.rows)

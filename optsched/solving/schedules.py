@@ -50,6 +50,7 @@ from optsched.solving.certify import (
     contradicts,
     nothing_found,
     unless_interrupted,
+    without_point,
 )
 from optsched.solving.choice import others_for_timeline
 from optsched.solving.engine import Engine
@@ -312,7 +313,7 @@ def _unexplained(engine: Engine, unexplained: bool) -> Iterator[None]:
         engine.explains = before
 
 
-def _without_schedule_of(plan: LinearPlan, outcome: Outcome) -> SolvedProgram:
+def _without_schedule_of(plan: Plan, outcome: Outcome) -> SolvedProgram:
     """An outcome without a point, its conflicts as text; two rows may have the same text."""
     in_words = (_in_words(plan, conflict) for conflict in outcome.conflicts)
     by_words = {conflict.words: conflict for conflict in in_words}
@@ -593,7 +594,7 @@ def _better(
     return found if better else schedule
 
 
-def _in_words(plan: LinearPlan, conflict: Conflict) -> Conflict:
+def _in_words(plan: Plan, conflict: Conflict) -> Conflict:
     words = plan.describe(conflict.block, conflict.position)
     return conflict._replace(words=words, assumption=plan.assumption)
 
@@ -616,7 +617,7 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> SolvedProgram:
     def once(name: str | None) -> Outcome:
         values = _run_timeline(engine, timeline, first, name)
         if values.x is None or values.termination in NO_OPTIMUM:
-            return _without_schedule(engine, values)
+            return _without_schedule(engine, plan, values)
         return certify(values, None)
 
     def ways() -> Iterator[Callable[[], Outcome]]:
@@ -631,7 +632,7 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> SolvedProgram:
 
     outcome = attempt(engine, ways(), certify, known, maximise=False)
     if outcome.x is None:
-        return SolvedProgram(plan, outcome)
+        return _without_schedule_of(plan, outcome)
 
     def look_for_better(found: Outcome) -> CutOffResult:
         assert found.x is not None
@@ -787,21 +788,11 @@ def _shifted(
     return start, mode
 
 
-def _without_schedule(engine: Engine, values: Values) -> Outcome:
-    assert engine.chosen is not None
-    if values.termination in (*STOPPED, Termination.IMPRECISE):
-        return nothing_found(engine, values, integer=True)
-    if values.termination not in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED):
-        raise SolverCrashed(
-            f"solver {engine.chosen.name} stopped with {values.words!r} and no schedule"
-        )
-    return Outcome(
-        replace(values, termination=Termination.INFEASIBLE),
-        None,
-        None,
-        None,
-        "none",
-        Certificate(True, "claimed", {}),
-        Status.INFEASIBLE,
-        engine.chosen,
-    )
+def _without_schedule(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
+    """The outcome of a run that left no schedule.
+
+    A claim that there is none is checked by the choice of modes alone, a program for another solver.
+    """
+    if values.termination is Termination.INFEASIBLE_OR_UNBOUNDED:  # no cost is unbounded
+        values = replace(values, termination=Termination.INFEASIBLE)
+    return without_point(engine, plan.program.arrays, values, None)

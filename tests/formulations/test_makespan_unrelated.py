@@ -142,6 +142,40 @@ def test_arrivals_orders_and_budgets() -> None:
     ]
 
 
+def spending(uses: list[dict[str, int]], count: int, **budgets: int) -> optsched.Instance:
+    """Equal jobs whose options use up some of the budgets."""
+    options = [{"pool": "a", "gpus": 1, "duration": 1, "uses": amounts} for amounts in uses]
+    resources = [
+        {"name": name, "kind": "consumable", "capacity": amount} for name, amount in budgets.items()
+    ]
+    pools = [{"name": "a", "nodes": 1, "gpus_per_node": 1}]
+    return made(
+        cluster={"pools": pools, "resources": resources},
+        jobs=[{"id": f"j{number}", "options": options} for number in range(count)],
+    )
+
+
+def test_a_budget_that_no_choice_keeps_is_shown_by_duals() -> None:
+    solution = solve(spending([{"money": 3}, {"money": 2}], 2, money=3))
+    assert (solution.status, solution.certificate.proof) == ("infeasible", "dual")
+    assert [conflict.words for conflict in solution.conflicts] == [
+        "resource money has 3 to use up",
+        "job j0 must run in one of its configurations",
+        "job j1 must run in one of its configurations",
+    ]
+    richer = spending([{"money": 3}, {"money": 2}], 2, money=4)
+    assert "status" in str(optsched.verify(richer, solution.to_document()))
+
+
+def test_budgets_that_only_parts_of_jobs_keep_are_cross_checked() -> None:
+    """Half of each way uses 9 of both; whole ways use 10 of one of them."""
+    ways = [{"money": 2, "energy": 4}, {"money": 4, "energy": 2}]
+    solution = solve(spending(ways, 3, money=9, energy=9))
+    assert (solution.status, solution.certificate.proof) == ("infeasible", "cross-checked")
+    assert len(solution.conflicts) == 5
+    assert solve(spending(ways, 3, money=10, energy=9)).objective == 3.0
+
+
 def test_a_solver_of_timelines_alone_is_told_of_the_timeline() -> None:
     told = "solver cp-sat lacks 'continuous', .* with -O program=timeline it needs no such columns"
     with pytest.raises(SolverUnavailable, match=told):
