@@ -6,6 +6,10 @@ less of a processor than the limit says.
 
     python benchmarks/library_files.py d05100 d10100 --limit 60 --seeds 5 --best best.csv
     python benchmarks/library_files.py mknapcb1.txt --limit 20         all problems of a file; mknapcb1.txt#3 is one
+    python benchmarks/library_files.py r500x20.txt --solver auto --solver highs --solver cp-sat --solver pyjobshop
+
+PyJobShop is another modelling library with CP-SAT inside. It takes unrelated machines here, and
+must be installed.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from optsched.benchmarking.best_known import read_best
 from optsched.libraries import problems_in
 
 SOLVERS = ("auto", "highs", "cp-sat")
+PYJOBSHOP = "pyjobshop"
 TINY = "1\n3 1 0\n5 6 7\n1 2 3\n4\n"
 """A problem that loads everything."""
 
@@ -46,12 +51,52 @@ def solved(address: str, solver: str, seed: int, limit: float) -> Callable[[], A
     tiny = problem_of_bytes(TINY.encode())
     assert tiny is not None
     optsched.solve(tiny.instance, tiny.formulation)
+    if solver == PYJOBSHOP:
+        return by_pyjobshop(address, seed, limit)
 
     def run() -> Any:
         began = time.process_time()
-        found = optsched.solve(address, solver=solver, seed=seed, time_limit=limit)
+        options = timeline_options(address) if solver == "cp-sat" else {}
+        found = optsched.solve(address, solver=solver, seed=seed, time_limit=limit, **options)
         spent = time.process_time() - began
         return [spent, found.objective, found.bound, found.status, found.certificate.proof]
+
+    return run
+
+
+def timeline_options(address: str) -> dict[str, str]:
+    """CP-SAT takes makespans as timelines."""
+    makespan = problems_in(address)[0].formulation == "makespan-unrelated"
+    return {"program": "timeline"} if makespan else {}
+
+
+def by_pyjobshop(address: str, seed: int, limit: float) -> Callable[[], Any]:
+    """The same of PyJobShop, for unrelated machines: the makespan of the same durations."""
+    from pyjobshop import Model  # not among the packages of this project
+
+    from optsched import load
+    from optsched.assembly import compile_for, make_formulation
+    from optsched.solution.plan import LinearPlan
+
+    formulation = make_formulation("makespan-unrelated")
+    compiled = compile_for(formulation, load(address))
+    plan = formulation.build(formulation.classes(compiled))
+    if not isinstance(plan, LinearPlan) or plan.machines is None:
+        raise ValueError(f"{address}: pyjobshop is compared on unrelated machines only")
+    seconds = plan.machines().seconds.astype(int)
+
+    def run() -> Any:
+        began = time.process_time()
+        model = Model()
+        machines = [model.add_machine() for _ in seconds]
+        for durations in seconds.T.tolist():
+            task = model.add_task()
+            for machine, duration in zip(machines, durations, strict=True):
+                model.add_mode(task, machine, duration)
+        found = model.solve(time_limit=limit, display=False, num_workers=1, random_seed=seed)
+        spent = time.process_time() - began
+        proof = "claimed" if str(found.status).lower().endswith("optimal") else "none"
+        return [spent, found.objective, found.lower_bound, str(found.status), proof]
 
     return run
 

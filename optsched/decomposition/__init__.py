@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from optsched.decomposition.master import CoupledRows, Master, MasterColumns, Priced
     from optsched.decomposition.rounding import round_by_slots
     from optsched.program.knapsack import best_items
+    from optsched.solving.column_loop import ColumnLoop
 
 __all__ = [
+    "ColumnLoop",
     "CoupledRows",
     "Decomposition",
     "LagrangianBound",
@@ -35,6 +37,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "ColumnLoop": "optsched.solving.column_loop",
         "CoupledRows": ".master",
         "Decomposition": ".column_generation",
         "LagrangianBound": ".bundle",

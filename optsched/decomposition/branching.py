@@ -198,7 +198,7 @@ class _Tree:
             self.closed_at = min(self.closed_at, node.bound)
             return True
         generation, known = self._generation(node)
-        generation.generate(FOR_WHOLE if self.root is None else 0.0)
+        generation.run(FOR_WHOLE if self.root is None else 0.0)
         # The generation appended new columns after those that it began with
         new = np.arange(len(known), len(generation.columns))
         number = np.concatenate([known, len(self.columns) + np.arange(len(new))])
@@ -242,7 +242,7 @@ class _Tree:
             limits,
             self.timer,
             self.columns.take(fitting),
-            best_y=node.near,
+            best=node.near,
             cutoff=self._cutoff,
             step=self.step,
         )
@@ -274,7 +274,7 @@ class _Tree:
         for entry in (1, 0):
             entries = node.entries.copy()
             entries[block, row] = entry
-            self._open(bound, 1 - node.depth, entries, generation.best_y)
+            self._open(bound, 1 - node.depth, entries, generation.best)
 
     def _offer(self, chosen: IntArray) -> None:
         """Record a solution (numbers of columns) if it is better than the best one."""

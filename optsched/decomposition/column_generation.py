@@ -22,6 +22,7 @@ from optsched.registry import load_solver
 from optsched.solution import PointStatus, Status, Values, gap_of
 from optsched.solvers import Limits, Progress, Session
 from optsched.solvers.base import Capability
+from optsched.solving.column_loop import ColumnLoop
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 
 log = logging.getLogger("optsched")
@@ -173,7 +174,7 @@ def dantzig_wolfe(
         master, price, smoothing, solver, given, Timer.after(given.time), nothing
     )
     search.add(checked_columns(master, first) if first is not None else nothing)
-    search.generate(FOR_WHOLE if whole else 0.0)
+    search.run(FOR_WHOLE if whole else 0.0)
     return search.answer(whole, step if whole else None)
 
 
@@ -202,8 +203,8 @@ def checked_columns(master: Master, columns: MasterColumns) -> MasterColumns:
 
 
 @dataclass(eq=False)
-class ColumnGeneration:
-    """One run of column generation."""
+class ColumnGeneration(ColumnLoop[FloatArray]):
+    """One run of column generation. Duals are those of the rows, then those of the blocks."""
 
     master: Master
     price: Price
@@ -212,8 +213,9 @@ class ColumnGeneration:
     limits: Limits
     timer: Timer
     columns: MasterColumns
+    best: FloatArray | None = None
+    """Duals of the rows that prove the best bound."""
     bound: float = -np.inf
-    best_y: FloatArray | None = None
     converged: bool = False
     values: Values | None = None
     penalty: float = 1.0
@@ -222,7 +224,12 @@ class ColumnGeneration:
     """The run ends when the bound reaches this value."""
     step: float | None = None
     """The smallest difference between the costs of two solutions."""
+    reserve: float = 0.0
+    """Seconds that column generation leaves."""
     _session: Session | None = None
+
+    def __post_init__(self) -> None:
+        self.weights = (self.smoothing, 0.0) if self.smoothing else (0.0,)
 
     # --- the master -------------------------------------------------------------------------------
 
@@ -295,68 +302,72 @@ class ColumnGeneration:
 
     # --- column generation ------------------------------------------------------------------------
 
-    def generate(self, kept: float) -> None:
+    def run(self, kept: float) -> None:
         """Run until no column improves the master, the gap is small enough, or the time is up
         except for the reserved fraction ``kept``.
         """
-        raises = 0
-        reserve = kept * (self.timer.seconds or 0.0)
-        while self.timer.left > reserve:
-            values = self._solve_master()
-            if values.x is None or values.y is None:
-                return
-            self.values = values
-            new = self._priced(values.y[: self.master.rows], values.y[self.master.rows :])
-            self._note(values)
-            if self.cut_off:
-                return
-            if not self.converged and len(new):
-                self.add(new)
-            elif self._broken(values) and raises < RAISES:
-                # The artificial columns are cheaper than real ones for their rows: raise their cost
-                raises, self.converged = raises + 1, False
-                self.penalty *= GROWTH
-                self._session = None
-            else:
-                self.converged = self.converged or not len(new)
-                return
+        self.reserve = kept * (self.timer.seconds or 0.0)
+        complete = self.generate()
+        for _ in range(RAISES):
+            if not (complete and self.values is not None and self._broken(self.values)):
+                break
+            # The artificial columns are cheaper than real ones for their rows: raise their cost
+            self.penalty *= GROWTH
+            self._session = None
+            complete = self.generate()
+        self.converged = complete or self._closed
 
-    def _priced(self, y: FloatArray, of_block: FloatArray) -> MasterColumns:
-        """Price, and return the columns that improve the master; also update the best bound.
+    def solve(self) -> FloatArray | None:
+        """The duals of the master; None if the time is up."""
+        if self.timer.left <= self.reserve:
+            return None
+        values = self._solve_master()
+        if values.x is None or values.y is None:
+            return None
+        self.values = values
+        return values.y
 
-        If pricing at smoothed duals finds no improving column, it is repeated at the duals of the
-        master.
-        """
-        weight = self.smoothing if self.best_y is not None else 0.0
-        while True:
-            best = y if self.best_y is None else self.best_y
-            at = self.master.sides.signed(weight * best + (1 - weight) * y)
-            priced = self.price(at)
-            found = checked_columns(self.master, priced.columns)
-            least = np.asarray(priced.least, np.float64)
-            if least.shape != (self.master.blocks,):
-                raise InvalidArgument("least", f"shape {least.shape}", f"({self.master.blocks},)")
-            bound = self.master.bound(at, least)
-            if bound > self.bound:
-                self.bound, self.best_y = bound, at
-            reduced = found.cost - found.matrix.T @ y - of_block[found.block]
-            scale = max(1.0, float(np.abs(found.cost).max(initial=0.0)))
-            improves: BoolArray = reduced < -IMPROVES * scale
-            if self.cut_off or self._closed() or improves.any() or weight == 0:
-                return found.take(improves)
-            weight = 0.0
+    def between(self, weight: float, best: FloatArray, duals: FloatArray) -> FloatArray:
+        """Duals of the rows."""
+        return weight * best + (1 - weight) * duals[: self.master.rows]
+
+    def add_priced(self, at: FloatArray, duals: FloatArray) -> bool:
+        """Price by the caller's function; columns that improve the master become columns of it."""
+        master = self.master
+        y, of_block = duals[: master.rows], duals[master.rows :]
+        at = master.sides.signed(at[: master.rows])
+        priced = self.price(at)
+        found = checked_columns(master, priced.columns)
+        least = np.asarray(priced.least, np.float64)
+        if least.shape != (master.blocks,):
+            raise InvalidArgument("least", f"shape {least.shape}", f"({master.blocks},)")
+        bound = master.bound(at, least)
+        if bound > self.bound:
+            self.bound, self.best = bound, at
+        if self.ended:
+            return False
+        reduced = found.cost - found.matrix.T @ y - of_block[found.block]
+        scale = max(1.0, float(np.abs(found.cost).max(initial=0.0)))
+        improves: BoolArray = reduced < -IMPROVES * scale
+        self.add(found.take(improves))
+        return bool(improves.any())
+
+    @property
+    def ended(self) -> bool:
+        """Whether the bound has reached the cutoff, or the value of the master."""
+        return self.cut_off or self._closed
 
     @property
     def cut_off(self) -> bool:
         """Whether the bound has reached the cutoff."""
         return rounded_up(self.bound, self.step) >= self.cutoff
 
+    @property
     def _closed(self) -> bool:
-        """Set and return ``converged``: whether the bound reaches the value of the master."""
+        """Whether the bound reaches the value of the master."""
         value = self.value
         allowed = max(CLOSED, self.limits.gap or 0.0)
-        self.converged = value is not None and value - self.bound <= allowed * max(1.0, abs(value))
-        return self.converged
+        return value is not None and value - self.bound <= allowed * max(1.0, abs(value))
 
     def _broken(self, values: Values) -> bool:
         """Whether the optimum of the master uses artificial columns."""
@@ -382,7 +393,8 @@ class ColumnGeneration:
             x[: len(known)] = known
         return x
 
-    def _note(self, values: Values) -> None:
+    def note(self) -> None:
+        """An entry of the history, and progress."""
         elapsed = self.timer.spent
         self.history.append((elapsed, len(self.columns), self.value, self.bound))
         log.info(
@@ -408,7 +420,7 @@ class ColumnGeneration:
             made = self._in_whole_numbers()
         objective = made["objective"]
         status = status_of(objective, bound, self.limits.gap)
-        y = np.zeros(self.master.rows) if self.best_y is None else self.best_y
+        y = np.zeros(self.master.rows) if self.best is None else self.best
         return Decomposition(
             status,
             self.converged,

@@ -189,8 +189,8 @@ class TimelineProgram(Displayed):
             one      sum over modes m of a of x_m  =  1          every activity a
             x binary
 
-        Every schedule has a point. Where nothing must end by a deadline, every point has a schedule: its
-        activities one after the other.
+        Every schedule has a point. Where nothing must end by a deadline, every point has a
+        schedule: its activities one after the other.
         """
         lp = LinearProgram()
         x = lp.variables(self.modes, name="x", upper=1.0, integer=True)

@@ -8,15 +8,10 @@ optimum is made a column. Its bound b_r is one of all contents, also those that 
 s_r = b_r the duals are feasible in the dual of the whole program, and bound it. `verify` searches
 the contents again, at the duals of the file (`optsched.verify.contents`).
 
-Duals are smoothed towards those of the best bound (Wentges): both are feasible for the columns of
-jobs, gangs and parts, so their mean is. The first bound is that of the program without its space,
-where v = 0. What is a column in the end is solved for whole numbers (restricted master heuristic).
-
-References
-----------
-P. C. Gilmore, R. E. Gomory, "A linear programming approach to the cutting-stock problem",
-Operations Research 9 (1961); P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear
-mixed-integer programming", International Transactions in Operational Research 4 (1997).
+Duals are smoothed towards those of the best bound (`column_loop`): both are feasible for the
+columns of jobs, gangs and parts, so their mean is. The first bound is that of the program without
+its space, where v = 0. What is a column in the end is solved for whole numbers (restricted master
+heuristic).
 """
 
 from __future__ import annotations
@@ -34,6 +29,7 @@ from optsched.program.space.bins import Bin
 from optsched.solution import Values
 from optsched.solution.certificate import dual_bound
 from optsched.solvers import Session
+from optsched.solving.column_loop import ColumnLoop
 from optsched.solving.engine import Engine
 
 log = logging.getLogger("optsched")
@@ -96,7 +92,7 @@ class _Found(NamedTuple):
     counts: IntArray
 
 
-class _Generation:
+class _Generation(ColumnLoop[FloatArray]):
     """One run of column generation; duals are those of a maximum."""
 
     def __init__(
@@ -110,8 +106,9 @@ class _Generation:
         self._bins = list(self._opened())
         self._known = set[tuple[int, bool, bytes]]()
         self._add(list(self._of_one_part()))
-        self._best: FloatArray | None = None
-        self._bound = np.inf
+        self.weights = SMOOTHING
+        self._bound, self._value, self._made = np.inf, -np.inf, 0
+        self._x: FloatArray | None = None
         self._prove_alone(alone)
 
     def _run(self, session: Session) -> Values:
@@ -151,40 +148,48 @@ class _Generation:
                     yield one.found(counts)
 
     def run(self) -> PricedContents:
-        made, arrays, x = 0, self._session.arrays, None
-        while True:
-            values = self._run(self._session)
-            if values.x is None or values.y is None:
-                break
-            x, value = values.x, self._sign * arrays.objective(values.x)
-            found = self._priced(self._sign * values.y, value)
-            made += len(found)
-            log.info(
-                "%d contents of nodes made columns: value %.9g, bound %.9g",
-                made,
-                value,
-                self._bound,
-            )
-            if not found or self._bound - value <= CLOSED * abs(value):
-                break
-            self._add(found)
-            arrays = self._session.arrays
-            if not self._engine.has_time_left(KEPT):
-                self._engine.by_clock = True
-                break
-        duals = None if self._best is None else self._sign * self._best
-        return PricedContents(self._space, duals, x)
+        self.generate()
+        duals = None if self.best is None else self._sign * self.best
+        return PricedContents(self._space, duals, self._x)
 
-    def _priced(self, y: FloatArray, value: float) -> list[_Found]:
-        """Contents that improve the master at its duals y; the bound is proved beside."""
-        gap = ROUGHLY if self._bound - value > NEAR * abs(value) else FINELY
-        weights = (0.0,) if self._best is None else SMOOTHING
-        for weight in weights:
-            best = y if self._best is None else self._best
-            found = self._at(weight * best + (1 - weight) * y, y, gap)
-            if found:
-                break
-        return found
+    def solve(self) -> FloatArray | None:
+        """The duals of the master; None if the time is up."""
+        if self._made and not self._engine.has_time_left(KEPT):
+            self._engine.by_clock = True
+            return None
+        values = self._run(self._session)
+        if values.x is None or values.y is None:
+            return None
+        self._x, self._value = values.x, self._sign * self._session.arrays.objective(values.x)
+        return self._sign * values.y
+
+    def between(self, weight: float, best: FloatArray, duals: FloatArray) -> FloatArray:
+        """A mean of the two."""
+        return weight * best + (1 - weight) * duals
+
+    def add_priced(self, at: FloatArray, duals: FloatArray) -> bool:
+        """Contents that improve the master become columns of it."""
+        far = self._bound - self._value > NEAR * abs(self._value)
+        found = self._at(at, duals, ROUGHLY if far else FINELY)
+        self._made += len(found)
+        if not found or self.ended:
+            return False
+        self._add(found)
+        return True
+
+    @property
+    def ended(self) -> bool:
+        """Whether the bound is near enough."""
+        return self._bound - self._value <= CLOSED * abs(self._value)
+
+    def note(self) -> None:
+        """Value and bound in the log."""
+        log.info(
+            "%d contents of nodes made columns: value %.9g, bound %.9g",
+            self._made,
+            self._value,
+            self._bound,
+        )
 
     def _at(self, at: FloatArray, y: FloatArray, gap: float) -> list[_Found]:
         """Contents that are worth most at some duals, of which those that improve the master."""
@@ -225,7 +230,7 @@ class _Generation:
         """Keep duals of the whole program, if they prove a better bound."""
         bound = dual_bound(self._session.arrays, self._sign * y)
         if bound is not None and self._sign * bound < self._bound:
-            self._bound, self._best = self._sign * bound, y
+            self._bound, self.best = self._sign * bound, y
 
     def _add(self, found: list[_Found]) -> None:
         """More contents in the master and in the space."""

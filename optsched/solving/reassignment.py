@@ -141,8 +141,9 @@ class _Neighbourhood(NamedTuple):
 class Reassignment:
     """A search that moves from one feasible assignment to the next.
 
-    It accepts assignments that lose no more than the present one, or up to a typical loss more than
-    the best one.
+    It accepts assignments that lose no more than the present one. Within a typical loss of the best
+    one it accepts more, a random amount whose mean is the typical loss: mostly little, sometimes
+    enough to leave a valley.
 
     Attributes
     ----------
@@ -184,7 +185,8 @@ class Reassignment:
         assignment.
         """
         wanted = int(self.random.integers(FEWEST, MOST + 1))
-        spare = self.typical if self.lost <= self.least + self.typical else 0.0
+        near = self.lost <= self.least + self.typical
+        spare = float(self.random.exponential(self.typical)) if near else 0.0
         if not self.divide(self._drawn(min(wanted, self.of.agents)), spare):
             return False
         self.lost = self.prices.lost(self.of, self.agent)

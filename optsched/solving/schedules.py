@@ -791,7 +791,8 @@ def _shifted(
 def _without_schedule(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
     """The outcome of a run that left no schedule.
 
-    A claim that there is none is checked by the choice of modes alone, a program for another solver.
+    A claim that there is none is checked by the choice of modes alone, a program for another
+    solver.
     """
     if values.termination is Termination.INFEASIBLE_OR_UNBOUNDED:  # no cost is unbounded
         values = replace(values, termination=Termination.INFEASIBLE)

@@ -43,6 +43,7 @@ from optsched.solving.certify import certified_allocation
 from optsched.solving.column_generation.configuration_pricing import Chosen, ConfigurationPricing
 from optsched.solving.column_generation.pricing import Build, Duals
 from optsched.solving.column_generation.segments import segments
+from optsched.solving.column_loop import ColumnLoop
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import STOPPED, Outcome, SolvedProgram
 
@@ -125,12 +126,115 @@ NOTHING = 1e-3
 """Fraction of the allowed gap that the new columns must add together."""
 
 
-@dataclass(frozen=True)
-class _Best:
-    """The lowest bound of the whole program so far, and the duals that prove it: u + v, p and y."""
+class ConfigurationSearch(ColumnLoop[Duals]):
+    """The restricted program, and the results of pricing.
 
-    bound: float
-    duals: Duals
+    Attributes
+    ----------
+    outcome : Outcome or None
+        Of the last restricted program.
+    last : Outcome or None
+        The best one whose configurations were priced.
+    x : FloatArray or None
+        Its totals, in the order in which columns were given: new columns come last.
+    value, bound : float
+        Of ``last``, and the least bound of the whole program.
+    made : Chosen
+    """
+
+    def __init__(self, engine: Engine, pricing: ConfigurationPricing) -> None:
+        self.engine, self.pricing = engine, pricing
+        program = pricing.program
+        self._restricted = Restricted(program, np.arange(program.classes.columns))
+        self._passes = 0
+        self._prices: FloatArray | None = None
+        self.outcome: Outcome | None = None
+        self.last: Outcome | None = None
+        self.x: FloatArray | None = None
+        self.value, self.bound = -np.inf, np.inf
+        self.made = Chosen.none()
+
+    def solve(self) -> Duals | None:
+        """The duals of the restricted program; None without a point, or after `PASSES`."""
+        if self._passes == PASSES:
+            return None
+        self._passes += 1
+        at, engine = self._restricted, self.engine
+        self.outcome = outcome = engine.solve_directly(at.program, self._prices)
+        if outcome.x is None or outcome.value is None:
+            return None
+        if outcome.duals is None or outcome.duals_alone or outcome.bound is None:
+            if self._stopped:
+                return None  # a point that is known without a solver, and no duals to go on from
+            raise UsageError(
+                f"columns are priced by duals, which solver {engine.name} does not give: "
+                "choose another"
+            )
+        if self.last is None or outcome.value >= self.value:
+            self.last, self.value, self.x = outcome, outcome.value, at.totals(outcome.x)
+        return Duals.of(outcome.duals, self.pricing.program)
+
+    def between(self, weight: float, best: Duals, duals: Duals) -> Duals:
+        """A mean of the two."""
+        return duals.towards(best, weight)
+
+    def add_priced(self, at: Duals, duals: Duals) -> bool:
+        """Configurations that are worth making become columns of the next program."""
+        new = self._worth_making(at).but(self.made, len(self.pricing.table))
+        if self.ended or not len(new):
+            return False
+        self.made, self._prices = Chosen.join([self.made, new]), at.capacity
+        self._restricted = self.engine.build(lambda: restricted(self.pricing, self.made))
+        return True
+
+    @property
+    def ended(self) -> bool:
+        """Whether the bound is reached, or the last run was stopped."""
+        return self.bound - self.value <= CLOSED * abs(self.bound) or self._stopped
+
+    @property
+    def _stopped(self) -> bool:
+        return self.outcome is not None and self.outcome.values.termination in STOPPED
+
+    def note(self) -> None:
+        """Value and bound in the log."""
+        log.info(
+            "%d configurations of %d made columns: value %.9g, bound %.9g",
+            len(self.made),
+            self.pricing.count,
+            self.value,
+            self.bound,
+        )
+
+    def _prove(self, bound: float, duals: Duals) -> None:
+        """Keep a bound of the whole program and its duals (u + v, p and y), if it is the least."""
+        if bound < self.bound:
+            self.bound, self.best = bound, duals
+
+    def _worth_making(self, duals: Duals) -> Chosen:
+        """The configurations of positive reduced cost; the bound that the duals prove is kept."""
+        engine, pricing, program = self.engine, self.pricing, self._restricted.program
+        C, outcome = pricing.classes, self.outcome
+        assert outcome is not None and outcome.bound is not None
+        x = outcome.x
+        assert x is not None
+        smallest = program.utility.smallest_level
+        # Summed over all jobs (n . least) this is NOTHING of the gap at which the search ends.
+        least = NOTHING * CLOSED * abs(outcome.bound) / (len(C) * C.count)
+        most, found = engine.build(lambda: pricing.best(duals, least))
+        bound = outcome.bound + float(C.count @ most)
+        self._prove(bound, replace(duals, time=duals.time + most))
+        if not len(found) or not (smallest or program.conic):
+            return found
+        # A minimum needs the same level for all; a concave total the present level of each class.
+        level = np.full(len(C), outcome.value) if smallest else program.level(x)
+        raised, ends = engine.build(lambda: segments(pricing, program, x, level, duals, least))
+        if smallest:
+            self._prove(float(raised.time @ C.count + raised.capacity @ C.capacity), raised)
+        ends = ends.but(self.made, len(pricing.table))
+        if smallest and len(ends):
+            return ends
+        return Chosen.join([ends, found.but(ends, len(pricing.table))])
 
 
 def generate_configurations(
@@ -153,81 +257,19 @@ def generate_configurations(
         duals.
     """
     pricing = ConfigurationPricing.of(program)
-    made, at = Chosen.none(), Restricted(program, np.arange(program.classes.columns))
-    last: Outcome | None = None
-    value = -np.inf
-    best: _Best | None = None
-    prices: FloatArray | None = None
-    for number in range(PASSES):
-        outcome = engine.solve_directly(at.program, prices)
-        if outcome.x is None or outcome.value is None:
-            break
-        if outcome.duals is None or outcome.duals_alone or outcome.bound is None:
-            if outcome.values.termination in STOPPED:
-                break  # a point that is known without a solver, and no duals to go on from
-            raise UsageError(
-                f"columns are priced by duals, which solver {engine.name} does not give: "
-                "choose another"
-            )
-        # In the order in which columns were given: new columns come last.
-        if last is None or outcome.value >= value:
-            last, value, x = outcome, outcome.value, at.totals(outcome.x)
-        duals = Duals.of(outcome.duals, program)
-        found, proven = _worth_making(engine, pricing, at.program, outcome, duals, made)
-        best = proven if best is None or proven.bound < best.bound else best
-        log.info(
-            "%d configurations of %d made columns: value %.9g, bound %.9g",
-            len(made),
-            pricing.count,
-            value,
-            best.bound,
-        )
-        if best.bound - value <= CLOSED * abs(best.bound) or outcome.values.termination in STOPPED:
-            break
-        new = found.but(made, len(pricing.table))
-        if not len(new) or number + 1 == PASSES:
-            break
-        made, prices = Chosen.join([made, new]), duals.capacity
-        at = engine.build(lambda chosen=made: restricted(pricing, chosen))  # type: ignore[misc]
-    count = ColumnsMade(CONFIGURATIONS, len(made), pricing.count)
+    search = ConfigurationSearch(engine, pricing)
+    search.generate()
+    outcome, last, best = search.outcome, search.last, search.best
+    assert outcome is not None
+    count = ColumnsMade(CONFIGURATIONS, len(search.made), pricing.count)
     if last is None or best is None:
         return SolvedProgram(program, pricing.bounded(outcome, program), columns_made=count)
     ended = outcome.values.termination
-    if ended is Termination.OPTIMAL and best.bound - value > OPTIMALITY * abs(best.bound):
+    open_gap = search.bound - search.value > OPTIMALITY * abs(search.bound)
+    if ended is Termination.OPTIMAL and open_gap:
         ended = Termination.IMPRECISE  # optimal over some of the columns only
-    values = replace(last.values, x=x, termination=ended)
-    return _certified(engine, pricing, build, made, values, best.duals, count)
-
-
-def _worth_making(
-    engine: Engine,
-    pricing: ConfigurationPricing,
-    program: AllocationProgram,
-    outcome: Outcome,
-    duals: Duals,
-    made: Chosen,
-) -> tuple[Chosen, _Best]:
-    """The configurations of positive reduced cost at the duals of an outcome, and the bound that
-    the duals prove.
-    """
-    C, smallest, x = pricing.classes, program.utility.smallest_level, outcome.x
-    assert x is not None and outcome.bound is not None
-    # Summed over all jobs (n . least) this is NOTHING of the gap at which the search ends.
-    least = NOTHING * CLOSED * abs(outcome.bound) / (len(C) * C.count)
-    most, found = engine.build(lambda: pricing.best(duals, least))
-    best = _Best(outcome.bound + float(C.count @ most), replace(duals, time=duals.time + most))
-    if not len(found) or not (smallest or program.conic):
-        return found, best
-    # A minimum needs the same level for all; a concave total the present level of each class.
-    level = np.full(len(C), outcome.value) if smallest else program.level(x)
-    raised, ends = engine.build(lambda: segments(pricing, program, x, level, duals, least))
-    bound = float(raised.time @ C.count + raised.capacity @ C.capacity)
-    if smallest and bound < best.bound:
-        best = _Best(bound, raised)
-    ends = ends.but(made, len(pricing.table))
-    if smallest and len(ends):
-        return ends, best
-    return Chosen.join([ends, found.but(ends, len(pricing.table))]), best
+    values = replace(last.values, x=search.x, termination=ended)
+    return _certified(engine, pricing, build, search.made, values, best, count)
 
 
 def _certified(

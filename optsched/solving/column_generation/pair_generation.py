@@ -12,8 +12,7 @@ its classes by v / 2 at least:
     optimum <= n . (u + v / 2) + capacity . p        for levels with n . y = 1 (a minimum), or y their weights (a total)
 
 This bound takes one pass of pricing and does not depend on the solver. The best one of all passes
-is certified. Duals of restricted programs oscillate; so pairs are priced half-way to the best duals
-so far first, and at the duals of the restricted program if that finds nothing new. If there are
+is certified. Pairs are priced half-way to the best duals first (`column_loop`). If there are
 many classes, the duals of a sample, extended to all classes (`pair_sample`), select the first
 pairs. If there are very many, the program is solved in parts, to a small gap (`pair_parts`).
 
@@ -21,9 +20,7 @@ References
 ----------
 Column generation: P. C. Gilmore, R. E. Gomory, "A linear programming approach to the cutting-stock
 problem", Operations Research 9 (1961). The bound, here class by class: A. A. Farley, "A note on
-bounding a class of linear programming problems", Operations Research 38 (1990). Pricing half-way to
-the best duals: P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer
-programming", International Transactions in Operational Research 4 (1997).
+bounding a class of linear programming problems", Operations Research 38 (1990).
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from optsched.solution.values import Basis, Termination, Values
 from optsched.solvers import Session
 from optsched.solving.column_generation.pair_pricing import ClassPairs, PairPricing
 from optsched.solving.column_generation.pricing import Duals
+from optsched.solving.column_loop import ColumnLoop
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED
 
@@ -138,7 +139,7 @@ class SearchEnd(NamedTuple):
     basis: Basis | None
 
 
-class PairSearch:
+class PairSearch(ColumnLoop[Duals]):
     """A restricted program in a session, and the results of pricing.
 
     Parameters
@@ -155,6 +156,8 @@ class PairSearch:
     values : Values or None
         Of the last program whose columns were priced, with the end that the last one came to; None
         before any.
+    value : float
+        Of that program.
     best : Duals or None
         Those of the lowest bound.
     """
@@ -175,8 +178,9 @@ class PairSearch:
             if before.basis is not None:
                 self.session.set_start(before.basis)
         self.values: Values | None = None
-        self.best: Duals | None = None
-        self._steady = STEADY
+        self.value = -np.inf
+        self.weights = (STEADY, 0.0)
+        self._last: Values | None = None
 
     @property
     def optimal(self) -> bool:
@@ -184,12 +188,6 @@ class PairSearch:
         values = self.values
         found = values is not None and values.x is not None and values.y is not None
         return found and values is not None and values.termination is Termination.OPTIMAL
-
-    @property
-    def value(self) -> float:
-        """The value of the last program, where it has a point."""
-        assert self.values is not None and self.values.x is not None
-        return self.session.arrays.objective(self.values.x[: self.session.arrays.shape[1]])
 
     @property
     def duals(self) -> Duals:
@@ -203,7 +201,7 @@ class PairSearch:
         """
         start = self.pricing.scaled(start)
         self.best, _ = self.master.priced(start, NOTHING)
-        self._steady = STEADIER
+        self.weights = (STEADIER, 0.0)
         each = self.master.bound(self.best) / float(self.pricing.classes.count.sum())
         self.master.add(self.pricing.best(start, -NEARLY * each)[1])
 
@@ -224,39 +222,48 @@ class PairSearch:
 
     def run(self) -> None:
         """Generate columns until no pair has a positive reduced cost, or a limit is reached."""
-        master, pricing = self.master, self.pricing
-        values = last = self.engine.run(self.session)
-        while (
-            values.x is not None and values.y is not None and values.termination not in NO_OPTIMUM
-        ):
-            duals = master.duals(values.y)
-            # Duals of restricted programs oscillate: pairs are priced at smoothed duals first.
-            asked = (
-                [duals] if self.best is None else [duals.towards(self.best, self._steady), duals]
-            )
-            offers = [master.priced(each, NOTHING) for each in asked]
-            before = [] if self.best is None else [self.best]
-            best = self.best = min([raised for raised, _ in offers] + before, key=master.bound)
-            if values.termination in STOPPED:
-                break
-            last, value, bound = values, self.session.arrays.objective(values.x), master.bound(best)
-            log.info(
-                "%d pairs of %d made columns: value %.9g, bound %.9g",
-                len(master.made),
-                pricing.count,
-                value,
-                bound,
-            )
-            # `any` ends with the first offer that adds columns: the second is tried if it has none.
-            if bound - value <= CLOSED * abs(bound) or not any(
-                master.add(found) for _, found in offers
-            ):
-                break
-            values = self.engine.run(self.session)
-        # Values of the last program that was priced, with the termination of the last run.
-        end = (
-            last.termination
-            if last.x is None or last.termination in NO_OPTIMUM
-            else values.termination
+        self.generate()
+        last = self._last
+        assert last is not None
+        if self.values is None:
+            self.values = last
+        elif self.values.termination not in NO_OPTIMUM:
+            self.values = replace(self.values, termination=last.termination)
+
+    def solve(self) -> Duals | None:
+        """Those of the restricted program, if it has an optimum or was stopped on the way to it."""
+        self._last = values = self.engine.run(self.session)
+        if values.x is None or values.y is None or values.termination in NO_OPTIMUM:
+            return None
+        self.values, self.value = values, self.session.arrays.objective(values.x)
+        return self.duals
+
+    def between(self, weight: float, best: Duals, duals: Duals) -> Duals:
+        """A mean of the two."""
+        return duals.towards(best, weight)
+
+    def add_priced(self, at: Duals, duals: Duals) -> bool:
+        """Price all pairs; those of positive reduced cost become columns."""
+        raised, found = self.master.priced(at, NOTHING)
+        if self.best is None or self.master.bound(raised) < self.master.bound(self.best):
+            self.best = raised
+        return not self.ended and self.master.add(found) > 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the bound is reached, or the last run was stopped."""
+        assert self.values is not None and self.best is not None
+        bound = self.master.bound(self.best)
+        near = bound - self.value <= CLOSED * abs(bound)
+        return near or self.values.termination in STOPPED
+
+    def note(self) -> None:
+        """Value and bound in the log."""
+        assert self.best is not None
+        log.info(
+            "%d pairs of %d made columns: value %.9g, bound %.9g",
+            len(self.master.made),
+            self.pricing.count,
+            self.value,
+            self.master.bound(self.best),
         )
-        self.values = replace(last, termination=end)
