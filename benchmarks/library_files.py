@@ -15,6 +15,7 @@ must be installed.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import subprocess
@@ -96,7 +97,9 @@ def by_pyjobshop(address: str, seed: int, limit: float) -> Callable[[], Any]:
         found = model.solve(time_limit=limit, display=False, num_workers=1, random_seed=seed)
         spent = time.process_time() - began
         proof = "claimed" if str(found.status).lower().endswith("optimal") else "none"
-        return [spent, found.objective, found.lower_bound, str(found.status), proof]
+        none = not math.isfinite(found.objective)
+        value, bound = (None, None) if none else (found.objective, found.lower_bound)
+        return [spent, value, bound, found.status.value, proof]
 
     return run
 
