@@ -43,6 +43,7 @@ class SolverDocument(Document):
     seed: int
     gap: Number | None
     attempts: list[AttemptDocument] | None = None
+    by_clock: bool = False
 
 
 class CertificateDocument(Document):

@@ -106,7 +106,9 @@ class SolverRecord(Displayed):
         return ", ".join(filter(None, [f"{self.name} {self.version}".strip(), self.reason, *work]))
 
     def to_document(self) -> dict[str, Any]:
-        """The record as in a solution file; attempts only where there were several."""
+        """The record as in a solution file; attempts only where there were several, ``by_clock``
+        only where it is true.
+        """
         document = {
             "name": self.name,
             "version": self.version,
@@ -116,6 +118,8 @@ class SolverRecord(Displayed):
         }
         if self.attempts:
             document["attempts"] = [attempt._asdict() for attempt in self.attempts]
+        if self.by_clock:
+            document["by_clock"] = True
         return document
 
 

@@ -52,10 +52,10 @@ def check_gap(document: Document, findings: Findings, why: str) -> None:
 
 def check_reproducible(document: Document, findings: Findings) -> None:
     """A run that was stopped by the clock cannot be repeated."""
-    # The clock may have stopped an attempt, or a step before the last program; the file does not
-    # state which one.
+    # Earlier releases do not state that the clock stopped an attempt, or a step before the last
+    # program.
     several = bool(document.solver.attempts) or document.termination is Termination.IMPRECISE
-    by_clock = not document.reproducible and several
+    by_clock = document.solver.by_clock or (not document.reproducible and several)
     findings.same(
         "reproducible",
         document.reproducible,

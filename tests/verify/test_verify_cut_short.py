@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,3 +99,23 @@ def test_a_rule_whose_bound_is_never_cut_off_is_made_again() -> None:
     document: Document = dict(optsched.solve("@smd", "smd-rounding").to_document())
     document |= {"termination": "time_limit", "reproducible": False}
     assert "termination" in wrong_fields(document)
+
+
+@pytest.mark.parametrize("options", [{}, {"parts": 2}])
+def test_the_clock_may_stop_a_step_before_an_answer_that_ended_by_itself(
+    options: dict[str, Any],
+) -> None:
+    """The file states it, as neither `optimal` nor `in_parts` shows it."""
+    instance = optsched.load("@quickstart")
+    solution = optsched.solve(instance, "max-min-fairness", **options)
+    assert solution.termination in (Termination.OPTIMAL, Termination.IN_PARTS)
+    by_clock = replace(solution.solver, by_clock=True)
+    stopped = replace(solution, solver=by_clock, reproducible=False).to_document()
+    assert stopped["solver"]["by_clock"]
+    assert optsched.verify(instance, stopped).ok
+    for tampered in (
+        stopped | {"reproducible": True},
+        stopped | {"solver": solution.solver.to_document()},
+    ):
+        findings = optsched.verify(instance, tampered).findings
+        assert [finding.field for finding in findings] == ["reproducible"]
