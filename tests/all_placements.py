@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from optsched.placement import check_placement
+from optsched.solution import Solution
+
 Document = dict[str, Any]
 SHARES = [0.3, 0.4, 0.5, 0.6, 0.7]
 STARTS: dict[str, dict[str, tuple[int, tuple[int, ...]]]] = {
@@ -399,3 +402,19 @@ def node_after(node: Node, part: int, way: Way, board: str) -> set[Node]:
         mine = [after[gpu] if gpu in chosen else on_gpus[gpu] for gpu in range(len(on_gpus))]
         found.add((tuple(sorted(mine, key=str)), *rest))
     return found
+
+
+def flaws_of(solution: Solution, document: Document) -> list[str]:
+    """What the independent checker finds wrong with a placement, of which no row is refused."""
+    assert solution.allocation is not None
+    placement, rows = solution.placement, solution.allocation.rows
+    assert placement is not None
+    assert not placement.refused
+    return check_placement(
+        solution.allocation.classes,
+        rows.job[placement.row],
+        rows.partner[placement.row],
+        rows.column[placement.row],
+        placement.gpus,
+        document.get("constraints", ()),
+    )

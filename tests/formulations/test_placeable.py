@@ -9,13 +9,13 @@ from all_placements import (
     KINDS,
     Document,
     best_total,
+    flaws_of,
     small_instance,
     staying,
     staying_instance,
 )
 
 import optsched
-from optsched.placement import check_placement
 from optsched.program import LinearProgram, Space
 from optsched.program.space import best_fit
 from optsched.solution import certify_point
@@ -57,20 +57,10 @@ def check_document(document: Document) -> None:
     assert relaxed.bound is not None
     assert relaxed.bound >= expected * (1 - 1e-9)
     # The placement delivers what is promised, as the independent checker says.
-    placement, rows = solution.placement, solution.allocation.rows
-    assert placement is not None
-    assert not placement.refused
-    where = placement.row
+    assert flaws_of(solution, document) == []
+    assert solution.placement is not None
+    rows, where = solution.allocation.rows, solution.placement.row
     assert sorted(where.tolist()) == np.flatnonzero(rows.fraction > 0).tolist()
-    flaws = check_placement(
-        solution.allocation.classes,
-        rows.job[where],
-        rows.partner[where],
-        rows.column[where],
-        placement.gpus,
-        document.get("constraints", ()),
-    )
-    assert flaws == []
     assert rows.rate[where].sum() == pytest.approx(expected, rel=1e-12)
 
 

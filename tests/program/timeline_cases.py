@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from project_files import section_of
 
 from optsched.program import TimelineCost, TimelineProgram
 
@@ -76,18 +78,7 @@ def by_brute_force(program: TimelineProgram) -> int | None:
 
 def read_projects(path: Path) -> TimelineProgram:
     """A multi-mode project of PSPLIB (two renewable and two consumable resources), without its dummy jobs."""
-    lines = path.read_text().splitlines()
-
-    def section(title: str) -> list[list[int]]:
-        first = next(i for i, line in enumerate(lines) if line.startswith(title)) + 1
-        rows = []
-        for line in lines[first:]:
-            if line.startswith("***"):
-                break
-            if line.split() and all(word.lstrip("-").isdigit() for word in line.split()):
-                rows.append([int(word) for word in line.split()])
-        return rows
-
+    section = partial(section_of, path.read_text().splitlines())
     activity: list[int] = []
     duration, uses, job = [], [], 0
     for row in section("REQUESTS/DURATIONS"):

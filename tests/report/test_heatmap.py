@@ -27,11 +27,6 @@ mpl = pytest.importorskip("matplotlib")
 
 
 @pytest.fixture(scope="module")
-def quickstart() -> Solution:
-    return optsched.solve("@quickstart", "max-min-fairness")
-
-
-@pytest.fixture(scope="module")
 def large() -> Solution:
     return optsched.solve("@large", "max-min-fairness")
 

@@ -23,11 +23,6 @@ mpl = pytest.importorskip("matplotlib")
 
 
 @pytest.fixture(scope="module")
-def quickstart() -> Solution:
-    return optsched.solve("@quickstart", "max-min-fairness")
-
-
-@pytest.fixture(scope="module")
 def forty() -> Solution:
     random = np.random.default_rng(0)
     pools = {f"pool-{row}": int(random.integers(2, 90)) for row in range(40)}

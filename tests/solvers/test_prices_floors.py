@@ -72,6 +72,17 @@ def _service(
     return (asks,) if lower else ()
 
 
+def status_as_highs(program: AllocationProgram, seed: int) -> Status:
+    """Status by prices, which is that of HiGHS, as are the value and the bound."""
+    ours, theirs = solved(program, "prices"), solved(program, "highs")
+    assert ours.status is theirs.status, seed
+    assert ours.certificate.ok, (seed, ours.certificate.problems)
+    if theirs.value is not None:
+        assert ours.value == pytest.approx(theirs.value, rel=1e-9, abs=1e-9), seed
+        assert ours.bound == pytest.approx(ours.value, rel=1e-9, abs=1e-12), seed
+    return ours.status
+
+
 @pytest.mark.parametrize(
     ("measures", "start"),
     [*((1, start) for start in range(0, 400, 40)), (2, 0), (2, 200), (3, 160), (3, 320)],
@@ -89,13 +100,7 @@ def test_floors_of_any_measure_agree_with_simplex(
         program = floored(seed, measures)
         if load_solver("prices").refuses(program) is not None:
             continue  # a job that can run nowhere
-        ours, theirs = solved(program, "prices"), solved(program, "highs")
-        assert ours.status is theirs.status, seed
-        assert ours.certificate.ok, (seed, ours.certificate.problems)
-        found.add(ours.status)
-        if theirs.value is not None:
-            assert ours.value == pytest.approx(theirs.value, rel=1e-9, abs=1e-9), seed
-            assert ours.bound == pytest.approx(ours.value, rel=1e-9, abs=1e-12), seed
+        found.add(status_as_highs(program, seed))
     assert found == {Status.OPTIMAL, Status.INFEASIBLE}
 
 
@@ -153,13 +158,7 @@ def test_the_smallest_level_above_floors_of_other_measures(start: int) -> None:
         program = replace(made, levels=limited(seed).levels, utility=Minimum())
         if load_solver("prices").refuses(program) is not None:
             continue
-        ours, theirs = solved(program, "prices"), solved(program, "highs")
-        assert ours.status is theirs.status, seed
-        assert ours.certificate.ok, (seed, ours.certificate.problems)
-        found.add(ours.status)
-        if theirs.value is not None:
-            assert ours.value == pytest.approx(theirs.value, rel=1e-9, abs=1e-9), seed
-            assert ours.bound == pytest.approx(ours.value, rel=1e-9, abs=1e-12), seed
+        found.add(status_as_highs(program, seed))
     assert found == {Status.OPTIMAL, Status.INFEASIBLE}
 
 

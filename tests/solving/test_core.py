@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from core_cases import core_of
 
 import optsched
 from optsched.arrays import FloatArray
-from optsched.assembly import make_formulation
 from optsched.generate import generate
 from optsched.instance import Instance
 from optsched.program import LinearArrays
@@ -19,7 +19,6 @@ from optsched.solvers import Highs, HighsSession, Limits
 
 # Private: points in the units of the program, and a core without the engine that runs it
 from optsched.solvers.scaling import ScaledSession
-from optsched.solving.core import Core
 
 
 def knapsack(seed: int, jobs: int = 12) -> Instance:
@@ -27,18 +26,6 @@ def knapsack(seed: int, jobs: int = 12) -> Instance:
     return generate(
         "knapsack", jobs=jobs, choices=3, resources=2 + seed % 2, tightness=0.35, seed=seed
     ).instance
-
-
-def core_of(instance: Instance, name: str = "multiple-choice", **options: Any) -> Core:
-    """The core at the duals of the relaxation."""
-    formulation = make_formulation(name, **options)
-    program = formulation.program(formulation.classes(optsched.compile(instance)))
-    arrays = program.to_linear().arrays
-    values = Highs().open(arrays.relaxed()).run(Limits())
-    assert values.y is not None
-    core = Core.of(program.classes, arrays, values.y)
-    assert core is not None
-    return core
 
 
 def best_of(arrays: LinearArrays) -> tuple[float, FloatArray]:

@@ -6,28 +6,16 @@ from itertools import product
 
 import numpy as np
 import pytest
+from core_cases import core_of
 
 import optsched
 from optsched.arrays import FloatArray
-from optsched.assembly import make_formulation
 from optsched.generate import generate
-from optsched.instance import Instance
 from optsched.solvers import Highs, Limits
 
 # Private: a core and its local search without the engine that runs them
 from optsched.solving.core import Core
 from optsched.solving.exchanges import exchanged
-
-
-def core_of(instance: Instance, name: str = "multiple-choice", **options: bool) -> Core:
-    formulation = make_formulation(name, options)
-    program = formulation.program(formulation.classes(optsched.compile(instance)))
-    arrays = program.to_linear().arrays
-    values = Highs().open(arrays.relaxed()).run(Limits())
-    assert values.y is not None
-    core = Core.of(program.classes, arrays, values.y)
-    assert core is not None
-    return core
 
 
 def keeps_all_rows(core: Core, x: FloatArray) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from documents import instance_document
+from project_files import section_of
 
 import optsched
 from optsched.instance import Instance
@@ -34,18 +35,7 @@ PROJECTS = Path(__file__).resolve().parents[3] / "shared" / "data" / "orlib" / "
 
 def project(path: Path) -> Instance:
     """A multi-mode project of PSPLIB as an instance: renewable and consumable resources, options, predecessors."""
-    lines = path.read_text().splitlines()
-
-    def section(title: str) -> list[list[int]]:
-        first = next(i for i, line in enumerate(lines) if line.startswith(title)) + 1
-        rows = []
-        for line in lines[first:]:
-            if line.startswith("***"):
-                break
-            if re.fullmatch(r"[\d\s]+", line) and line.split():
-                rows.append([int(word) for word in line.split()])
-        return rows
-
+    section = partial(section_of, path.read_text().splitlines())
     modes: dict[int, list[list[int]]] = {}
     job = 0
     for row in section("REQUESTS/DURATIONS"):
