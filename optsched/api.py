@@ -192,10 +192,11 @@ def solve(
         raise InvalidArgument("solutions", show(solutions), "a whole number of at least 1")
     if formulation is None:
         instance, formulation = default_formulation(instance)
-    if not isinstance(formulation, Formulation):
+    if isinstance(formulation, Formulation):
+        if options or formulation_options or constraints or extend is not None:
+            raise UsageError("a formulation has its options and constraints: give none beside it")
+    else:
         _check_options(formulation, options, formulation_options)
-    elif options or formulation_options or constraints or extend is not None:
-        raise UsageError("a formulation has its options and constraints: give none beside it")
     clock = timer.clock
     started = clock()
     given = _loaded(instance, model, performance)

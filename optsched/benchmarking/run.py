@@ -222,13 +222,8 @@ def run_tasks(
         rows = SweepRows(tasks, file, on_row)
         notices = [
             *(_warnings(limits) if executor == LOCAL else ()),
-            *([] if file is None else file.notices),
+            *rows.notices(),
         ]
-        if resumed := rows.progress.resumed:
-            notices.append(
-                f"{resumed} of {len(tasks)} tasks have a row in {results_file}: "
-                "they are not done again"
-            )
         # As many workers as there are tasks at most: one without a task would import for nothing.
         most = min(limits.processes, len(rows.left))
         with closing(executor_of(executor)) as where:
@@ -259,6 +254,18 @@ class SweepRows:
         self.left = [task for task in tasks if task.key not in self._done]
         count = len(self._done)
         self.progress = SweepProgress(len(tasks), count, count)
+
+    def notices(self) -> list[str]:
+        """What the file says of itself, and how many tasks have a row in it already."""
+        if self._file is None:
+            return []
+        notices = list(self._file.notices)
+        if resumed := self.progress.resumed:
+            notices.append(
+                f"{resumed} of {len(self._tasks)} tasks have a row in {self._file.path}: "
+                "they are not done again"
+            )
+        return notices
 
     def begin(self, task: Task) -> None:
         """Take note of a task that is under way now."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,10 +131,7 @@ def import_chronus(
     models = jobs.cells["model_name"]
     users = jobs.cells["user"]
     if locality is not None:
-        # Refuse models that the file lacks; otherwise they would count as having no slowdown
-        unknown = np.array([model not in spread for model in models])
-        file = called(locality, "locality")
-        jobs.refuse("model_name", unknown, f"one of the models of {file}: {listed(spread)}")
+        _refuse_unknown_models(jobs, spread, called(locality, "locality"))
     arrival = jobs.numbers["submit_time"] * unit
     # The published scheduler skips jobs of 0 GPUs too
     with_gpus = np.flatnonzero(gangs > 0)
@@ -155,6 +152,12 @@ def import_chronus(
         "tenants": [{"name": user} for user in dict.fromkeys(users[row] for row in rows.tolist())],
         "jobs": _jobs(jobs, rows, worth, unit, workloads),
     }
+
+
+def _refuse_unknown_models(jobs: Table, known: Collection[str], file: str) -> None:
+    """Refuse models that the locality file lacks: they would count as having no slowdown."""
+    unknown = np.array([model not in known for model in jobs.cells["model_name"]])
+    jobs.refuse("model_name", unknown, f"one of the models of {file}: {listed(known)}")
 
 
 def _jobs(

@@ -168,30 +168,51 @@ def import_sia(
             of_kind = known[application]
             rates[kind] = _rates(of_kind, sizes, most, None if adaptive else asked)
             workloads |= _workloads(kind, application, rates[kind], of_kind)
-    arrival = table.numbers["time"].tolist()
-    trainings = [known[application].training for application in applications_of_jobs]
-    jobs = [
-        {
-            "id": table.cells["name"][row],
-            "workload": _epoch(kind, 0),
-            "gpus": {"min": 1, "max": _widest(rates[kind])} if adaptive else gpus_asked[row],
-            "steps": float(trainings[row].progress[-1]),
-            "arrival": arrival[row],
-            "restart_cost": known[applications_of_jobs[row]].pace.restart,
-        }
-        for row, kind in enumerate(kinds)
+    applications_by_job = [known[application] for application in applications_of_jobs]
+    gpus = [
+        {"min": 1, "max": _widest(rates[kind])} if adaptive else asked
+        for kind, asked in zip(kinds, gpus_asked, strict=True)
     ]
+    jobs = _jobs(table, applications_by_job, kinds, gpus)
     instance = Instance.from_document(
         {
             "format": FORMAT,
             "name": name,
-            "now": min(0.0, arrival[0]),
+            "now": min(0.0, jobs[0]["arrival"]),
             "cluster": {"pools": documents},
             "workloads": workloads,
             "jobs": jobs,
         }
     )
+    trainings = [application.training for application in applications_by_job]
     return Trace(instance, _regimes(instance, trainings))
+
+
+def _jobs(
+    table: Table,
+    applications: Sequence[Application],
+    kinds: Sequence[str],
+    gpus: Sequence[Any],
+) -> list[dict[str, Any]]:
+    """Documents of the jobs, each of its application and kind; they begin in their first epoch."""
+    return [
+        {
+            "id": name,
+            "workload": _epoch(kind, 0),
+            "gpus": asked,
+            "steps": float(application.training.progress[-1]),
+            "arrival": arrival,
+            "restart_cost": application.pace.restart,
+        }
+        for name, arrival, application, kind, asked in zip(
+            table.cells["name"],
+            table.numbers["time"].tolist(),
+            applications,
+            kinds,
+            gpus,
+            strict=True,
+        )
+    ]
 
 
 def _read_workload(workload: Source) -> Table:

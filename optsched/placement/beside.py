@@ -350,10 +350,12 @@ class Occupants:
         barred = self.barred(wanted)
         requests = Requests.of(self.classes, self.rows, wanted, self.constraints, barred)
         problem = Problem.of(requests, np.unique(requests.pool).tolist(), held)
-        some = np.flatnonzero(problem.on_one_node & (requests.span == 1))
+        on_one_node = np.flatnonzero(problem.on_one_node & (requests.span == 1))
         row = np.concatenate([np.full(len(self.fixed), -1, np.int64), seated])
         may_move = self._may_move(seated)
-        return OneNodeRoom(problem.nodes, requests.take(some), held, row, may_move, self.running)
+        return OneNodeRoom(
+            problem.nodes, requests.take(on_one_node), held, row, may_move, self.running
+        )
 
     def _may_move(self, seated: IntArray) -> BoolArray:
         """Movable rows without barred nodes and without anti-affinity; shape (A,)."""

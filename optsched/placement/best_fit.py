@@ -286,15 +286,15 @@ def best_nodes(free: IntArray, own: FloatArray, gpus: int, need: FloatArray, mos
     most : int
         Number of gangs; the result is shorter where they do not all have room.
     """
-    some = (free >= gpus).nonzero()[0]
-    if not len(some):
-        return some
-    room = free[some]
+    node = (free >= gpus).nonzero()[0]
+    if not len(node):
+        return node
+    room = free[node]
     fullest = room.argsort(kind="stable")
     if need.any():
-        room = np.minimum(room, gpus_allowed(own[some], need))
+        room = np.minimum(room, gpus_allowed(own[node], need))
     gangs = room // gpus
-    return some[fullest.repeat(gangs[fullest])[:most]]
+    return node[fullest.repeat(gangs[fullest])[:most]]
 
 
 def _place_whole(state: FreeRoom, order: IntArray) -> None:
@@ -786,8 +786,8 @@ def _without_layout(state: FreeRoom, request: int) -> str:
     room, pool = state.room[in_pool], int(R.pool[request])
     if state.cut is None or share == 1.0 or pool not in state.cut.codes:
         return ""
-    some = (room >= share - ROUNDING) & (room < 1.0)
-    spots = np.argwhere(some & (state.room_for(request, in_pool) < share - ROUNDING))
+    has_room = (room >= share - ROUNDING) & (room < 1.0)
+    spots = np.argwhere(has_room & (state.room_for(request, in_pool) < share - ROUNDING))
     if not len(spots):
         return ""
     node, index = spots[0].tolist()

@@ -128,9 +128,9 @@ class PlacementProgram:
         code = cut.code[self.gpu_node[gpu], self.gpu_index[gpu]]
         able = np.ones(len(gpu), bool)
         for j in np.unique(request).tolist():
-            some = request == j
+            same = request == j
             what = int(R.profile[j]), float(R.share[j])
-            able[some] = cut.able(int(R.pool[j]), code[some], *what)
+            able[same] = cut.able(int(R.pool[j]), code[same], *what)
         return able
 
     def _find_kept(self, most: IntArray) -> None:

@@ -160,8 +160,8 @@ def _tasks(C: Classes) -> list[tuple[IntArray, float]]:
     span = np.maximum(C.configurations.nodes[C.configuration], 1)
     share = C.configurations.share[C.configuration]
     on_node = np.ceil(C.gpus / span)
-    some = np.flatnonzero(C.alone & (C.pool >= 0) & (C.gpus > 0))
-    order = some[np.lexsort((some, (on_node * share)[some], C.pool[some], C.class_a[some]))]
+    alone = np.flatnonzero(C.alone & (C.pool >= 0) & (C.gpus > 0))
+    order = alone[np.lexsort((alone, (on_node * share)[alone], C.pool[alone], C.class_a[alone]))]
     key = np.stack([C.class_a[order], C.pool[order]], axis=1)
     first = np.ones(len(order), bool)
     first[1:] = (key[1:] != key[:-1]).any(axis=1)

@@ -49,7 +49,9 @@ def granted_shares(
     # GPUs of which someone may use more, and who has them
     number = {gpu: -1 for i in np.flatnonzero(low < high).tolist() for gpu in gpus[i]}
     number = {name: place for place, name in enumerate(number)}
-    held = [(number[gpu], i) for i, mine in enumerate(gpus) for gpu in mine if gpu in number]
+    held = [
+        (number[gpu], i) for i, held_gpus in enumerate(gpus) for gpu in held_gpus if gpu in number
+    ]
     gpu, row = np.array(held, np.int64).T
     capacity = 1.0 - beside.load[classes.instance.cluster.numbering.numbers(number)]
     of_gpu = np.split(row[np.argsort(gpu, kind="stable")], np.cumsum(np.bincount(gpu))[:-1])
@@ -57,8 +59,8 @@ def granted_shares(
     while (low < high).any():
         level = np.array(
             [
-                _level(low[mine], high[mine], room)
-                for mine, room in zip(of_gpu, capacity.tolist(), strict=True)
+                _level(low[held_gpus], high[held_gpus], room)
+                for held_gpus, room in zip(of_gpu, capacity.tolist(), strict=True)
             ]
         )
         row_level = np.full(len(column), np.inf)

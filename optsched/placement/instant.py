@@ -57,18 +57,18 @@ class Instant:
         cls,
         classes: Classes,
         rows: JobRows,
-        there: FloatArray | None = None,
+        capacities: FloatArray | None = None,
         nodes: NodeRoom | None = None,
     ) -> Instant:
         """The rules for the rows of an allocation, without resources that can never bind.
 
-        ``there``, of shape (R,), has the capacities if they are not the present ones.
+        ``capacities``, shape (R,), are those of the resources; by default the present ones.
         """
-        there = classes.capacity if there is None else there
+        capacities = classes.capacity if capacities is None else capacities
         renewable = np.flatnonzero(classes.resources.renewable)
         usage = sp.csr_matrix(classes.usage[renewable][:, rows.column])
         usage.eliminate_zeros()
-        capacity = np.repeat(there[renewable], np.diff(usage.indptr))
+        capacity = np.repeat(capacities[renewable], np.diff(usage.indptr))
         with np.errstate(divide="ignore", over="ignore"):
             # A row above 1 can never run. The limit of 2 avoids inf in sums.
             usage.data = np.minimum(usage.data / capacity, 2.0)
@@ -76,7 +76,7 @@ class Instant:
         if shares is not None:
             pools = np.flatnonzero(classes.resources.pool >= 0)
             gpus = shares.capacity.copy()
-            gpus[classes.resources.pool[pools]] = there[pools]
+            gpus[classes.resources.pool[pools]] = capacities[pools]
             shares = shares._replace(capacity=gpus)
             usage = sp.csr_matrix(sp.vstack([usage, *map(sp.csr_matrix, shares.necessary())]))
         return cls(

@@ -103,17 +103,17 @@ def cost_of_leaving(
         enough = able & (need <= 0)
         jobs[enough, column] = seconds[enough, column] = 0.0
         short = np.bincount(at[within < need[at]], minlength=len(free))
-        some = np.flatnonzero(able & (need > 0) & (short < count))
-        last = first[some] + short[some]
-        before = given[last] - given[first[some]]
-        part = 1.0 if whole else np.clip((need[some] - before) / amount[last], 0.0, 1.0)
-        jobs[some, column] = paid[last] - paid[first[some]] + part * weight[last]
-        seconds[some, column] = restarts[last + 1] - restarts[first[some]]
+        partly = np.flatnonzero(able & (need > 0) & (short < count))
+        last = first[partly] + short[partly]
+        before = given[last] - given[first[partly]]
+        part = 1.0 if whole else np.clip((need[partly] - before) / amount[last], 0.0, 1.0)
+        jobs[partly, column] = paid[last] - paid[first[partly]] + part * weight[last]
+        seconds[partly, column] = restarts[last + 1] - restarts[first[partly]]
         # If one job is enough, it must hold enough GPUs: the cheapest job may not.
         cheapest_large = np.full(len(free), np.inf)
         large = held.amount >= need[held.node]
         np.minimum.at(cheapest_large, held.node[large], held.seconds[large])
-        single = some[short[some] == 0]
+        single = partly[short[partly] == 0]
         seconds[single, column] = cheapest_large[single]
     return Leaving(jobs, seconds, whole)
 

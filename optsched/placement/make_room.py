@@ -210,15 +210,15 @@ class _State:
         C = self.classes
         return restart_costs(C.instance, self.movable, C.pool[self.column], C.gpus[self.column])
 
-    def held(self, some: IntArray) -> list[tuple[str, ...]]:
+    def held(self, chosen: IntArray) -> list[tuple[str, ...]]:
         """GPUs of some movable jobs."""
         running = self.classes.instance.jobs_table.running
-        return [running[job][1] for job in self.movable[some].tolist()]
+        return [running[job][1] for job in self.movable[chosen].tolist()]
 
-    def rows(self, some: IntArray) -> JobRows:
+    def rows(self, chosen: IntArray) -> JobRows:
         """Rows of some movable jobs, then one row of the new job for each of its columns."""
-        job = np.append(self.movable[some], np.full(len(self.ways), self.job))
-        column = np.append(self.column[some], self.ways)
+        job = np.append(self.movable[chosen], np.full(len(self.ways), self.job))
+        column = np.append(self.column[chosen], self.ways)
         nothing = np.zeros(len(job))
         return JobRows(job, np.full(len(job), -1, np.int64), column, nothing, nothing, nothing)
 
@@ -279,15 +279,15 @@ class _State:
         order = np.lexsort((job, -amount, node))
         return Holdings(job[order], node[order], amount[order], self.seconds[job[order]])
 
-    def leaving(self, some: IntArray, amounts: Sequence[float | FloatArray] | None) -> Leaving:
+    def leaving(self, chosen: IntArray, amounts: Sequence[float | FloatArray] | None) -> Leaving:
         """The cost of making room on some of the nodes (`cost_of_leaving`)."""
         held = self.holdings
         number = np.full(self.classes.instance.cluster.numbering.nodes, -1, np.int64)
-        number[self.nodes.number[some]] = np.arange(len(some))
+        number[self.nodes.number[chosen]] = np.arange(len(chosen))
         node = number[held.node]
-        there = node >= 0
-        held = Holdings(held.job[there], node[there], held.amount[there], held.seconds[there])
-        return cost_of_leaving(held, self.free[some], self.cleared[some], amounts)
+        inside = node >= 0
+        held = Holdings(held.job[inside], node[inside], held.amount[inside], held.seconds[inside])
+        return cost_of_leaving(held, self.free[chosen], self.cleared[chosen], amounts)
 
     @cached_property
     def hardest(self) -> tuple[FloatArray, FloatArray]:
@@ -325,19 +325,19 @@ class _State:
     def _counted_of(self, way: int) -> tuple[float, float]:
         """The same if the new job runs in one of its columns."""
         C = self.classes
-        some = np.flatnonzero(self.nodes.pool == C.pool[way])
+        in_pool = np.flatnonzero(self.nodes.pool == C.pool[way])
         span = max(int(C.configurations.nodes[C.configuration[way]]), 1)
         gpus, share = int(C.gpus[way]), float(C.configurations.share[C.configuration[way]])
 
         def have_room(free: FloatArray) -> bool:
-            return bool(np.sort(free[some])[::-1][:span].sum() >= gpus * share - SLACK)
+            return bool(np.sort(free[in_pool])[::-1][:span].sum() >= gpus * share - SLACK)
 
         if not have_room(self.cleared):
             return np.inf, 0.0
         if share == 1.0:
-            return fewest_leavers(self.leaving(some, None), gpus, span)
+            return fewest_leavers(self.leaving(in_pool, None), gpus, span)
         if span == 1:
-            return float(self.leaving(some, [gpus * share]).jobs.min(initial=np.inf)), 0.0
+            return float(self.leaving(in_pool, [gpus * share]).jobs.min(initial=np.inf)), 0.0
         # Shares on several nodes: only whether any job must leave is counted.
         return float(not have_room(self.free)), 0.0
 
@@ -349,10 +349,10 @@ def _running_columns(C: Classes, running: Running) -> IntArray:
     job = C.first[C.class_a]
     span = np.maximum(C.configurations.nodes[C.configuration], 1)
     fits = C.alone & (C.pool >= 0) & (C.pool == running.pool[job]) & (C.gpus == running.gpus[job])
-    some = np.flatnonzero(fits & (span >= running.nodes[job]))
+    wide_enough = np.flatnonzero(fits & (span >= running.nodes[job]))
     found = np.full(len(running.pool), -1, np.int64)
     # The last column that is written, the one with the smallest span, wins.
-    order = some[np.lexsort((some, span[some]))[::-1]]
+    order = wide_enough[np.lexsort((wide_enough, span[wide_enough]))[::-1]]
     found[job[order]] = order
     return found
 
@@ -419,18 +419,18 @@ class _Part:
             jobs, seconds = state.hardest
             order = np.lexsort((np.arange(len(number)), -free, seconds, jobs))
         close = number[order[:nearest]]
-        some = np.unique(held.job[np.isin(held.node, close)])
-        present = held.node[np.isin(held.job, some)]
+        movers = np.unique(held.job[np.isin(held.node, close)])
+        present = held.node[np.isin(held.job, movers)]
         reach = np.concatenate([close, number[most_free[:roomiest]], present])
-        return cls._of(state, some, close, np.unique(reach))
+        return cls._of(state, movers, close, np.unique(reach))
 
     @classmethod
     def _of(
-        cls, state: _State, some: IntArray, close: IntArray | None, reach: IntArray | None
+        cls, state: _State, movers: IntArray, close: IntArray | None, reach: IntArray | None
     ) -> _Part:
         C = state.classes
-        others = np.setdiff1d(np.arange(len(state.movable)), some)
-        rows = state.rows(some)
+        others = np.setdiff1d(np.arange(len(state.movable)), movers)
+        rows = state.rows(movers)
         numbering = C.instance.cluster.numbering
         barred = None
         if close is not None and reach is not None:
@@ -439,11 +439,11 @@ class _Part:
                 frozenset(np.array(names, object)[~mask_of(open_, numbering.nodes)].tolist())
                 for open_ in (close, reach)
             )
-            barred = [beyond] * len(some) + [far] * len(state.ways)
+            barred = [beyond] * len(movers) + [far] * len(state.ways)
         requests = Requests.of(C, rows, np.arange(len(rows.job)), state.constraints, barred)
         pools = np.unique(requests.pool).tolist()
         problem = Problem.of(requests, pools, state.beside(others))
-        return cls(state, some, close is None, problem)
+        return cls(state, movers, close is None, problem)
 
     @property
     def size(self) -> int:

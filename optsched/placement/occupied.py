@@ -302,9 +302,9 @@ def refuse_placed_twice(occupied: Occupied, jobs: IntArray) -> None:
     """Raise ValueError where one of these jobs, which are to be placed, already has GPUs."""
     names = occupied.instance.jobs_table.names
     placed = mask_of(occupied.jobs, len(names))
-    both = jobs[placed[jobs]]
-    if len(both):
-        raise ValueError(f"job {names[int(both[0])]} has GPUs and is to be placed as well")
+    placed_twice = jobs[placed[jobs]]
+    if len(placed_twice):
+        raise ValueError(f"job {names[int(placed_twice[0])]} has GPUs and is to be placed as well")
 
 
 def _check_gpus_of_columns(

@@ -78,10 +78,10 @@ class OneNodeRoom:
         left = np.column_stack([nodes.free, free[nodes.number]])
         self._open: BoolArray = nodes.room >= 1.0
         self._first_gpu = nodes.instance.cluster.numbering.start[nodes.number]
-        some, node = _gangs_of_one_node(occupied, nodes.local())
+        gangs, node = _gangs_of_one_node(occupied, nodes.local())
         size = np.bincount(occupied.owner, minlength=len(occupied))
-        gpus = np.concatenate([size[some], requests.gpus])
-        need = np.concatenate([occupied.need[some], requests.need])
+        gpus = np.concatenate([size[gangs], requests.gpus])
+        need = np.concatenate([occupied.need[gangs], requests.need])
         amount = np.column_stack([gpus, gpus[:, None] * need])
         used = amount.any(axis=0)
         self._left: FloatArray = left[:, used]
@@ -89,14 +89,14 @@ class OneNodeRoom:
         # Gangs with equal amounts.
         self._kinds = group_rows(list(self._amount.T), len(amount))
         self._node = np.concatenate([node, np.full(len(requests), -1, np.int64)])
-        self._row = np.concatenate([row[some], requests.row])
+        self._row = np.concatenate([row[gangs], requests.row])
         self._gang: IntArray = np.full(len(may_move), -1, np.int64)
         self._gang[self._row[self._row >= 0]] = np.flatnonzero(self._row >= 0)
         self._may_move = may_move[self._row] & (self._row >= 0)
         self._running = running
         # The GPUs of the holders are consecutive in `occupied`; GPUs that change are by gang.
         self._held = occupied.gpu
-        self._first = (np.cumsum(size) - size)[some]
+        self._first = (np.cumsum(size) - size)[gangs]
         self._given: dict[int, IntArray] = {}
         self._pool = dict(zip(requests.row.tolist(), requests.pool.tolist(), strict=True))
 
@@ -306,5 +306,5 @@ def _gangs_of_one_node(occupied: Occupied, local: IntArray) -> tuple[IntArray, I
     one_node[owner[1:][spans_nodes]] = False
     node_of = np.full(len(occupied), -1, np.int64)
     node_of[owner] = local[node]
-    some = np.flatnonzero(one_node & (node_of >= 0))
-    return some, node_of[some]
+    gangs = np.flatnonzero(one_node & (node_of >= 0))
+    return gangs, node_of[gangs]

@@ -100,9 +100,11 @@ def _held_beside(schedule: Schedule) -> tuple[Occupied, FloatArray]:
     C = schedule.classes
     instance, places = C.instance, C.instance.jobs_table.places
     seconds = np.where(mask_of(schedule.job, len(C.of_job)), 0.0, held_for(instance))
-    some = np.flatnonzero(seconds[places.job] > 0)
-    jobs = places.job[some]
-    ends = np.array([going_on(C.candidates, place)[1] for place in some.tolist()], np.float64)
+    held_places = np.flatnonzero(seconds[places.job] > 0)
+    jobs = places.job[held_places]
+    ends = np.array(
+        [going_on(C.candidates, place)[1] for place in held_places.tolist()], np.float64
+    )
     held = occupied_by(instance, jobs)
     return held, instance.now + np.minimum(ends, seconds[jobs])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -112,18 +112,10 @@ def place_rows(
     requests = Requests.of(classes, rows, wanted[others], constraints, barred)
     refuse_placed_twice(fixed.occupied, requests.jobs_of_all)
     wanted_count = len(requests) + len(refused) + len(placed)
-    # 3. Each set of pools with common resources is a separate problem.
-    searcher = engine
-    if work is not None:
-        limits = replace(engine.limits, work=work)
-        searcher = Engine(engine.load, engine.solver, limits, timer=engine.timer)
-    solved = []
-    for pools in _components(requests):
-        part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
-        problem = Problem.of(part, pools, fixed.occupied)
-        solved.append(_solve(problem, engine, searcher, columns, seats))
-        placed |= solved[-1].gpus
-        refused |= solved[-1].refused
+    solved = list(_solved_parts(requests, fixed.occupied, engine, columns, work, seats))
+    for part in solved:
+        placed |= part.gpus
+        refused |= part.refused
     kept = rows.take(fixed.row)
     unchanged = placement_worth(classes, kept.job, kept.partner, kept.column, fixed.gpus)
     figures = _total_figures(unchanged, solved)
@@ -140,6 +132,24 @@ def place_rows(
         tuple(fixed.contradicted.items()),
         classes.instance.jobs_table.names,
     )
+
+
+def _solved_parts(
+    requests: Requests,
+    occupied: Occupied,
+    engine: Engine,
+    columns: int,
+    work: int | None,
+    seats: GangSeats | None,
+) -> Iterator[_Solved]:
+    """Placements of the requests; each set of pools with common resources is one problem."""
+    searcher = engine
+    if work is not None:
+        limits = replace(engine.limits, work=work)
+        searcher = Engine(engine.load, engine.solver, limits, timer=engine.timer)
+    for pools in _components(requests):
+        part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
+        yield _solve(Problem.of(part, pools, occupied), engine, searcher, columns, seats)
 
 
 def _figures(worth: Worth, limits: Bounds) -> dict[str, float]:

@@ -525,8 +525,8 @@ class Problem:
             return gpus
         gpus = gpus.copy()
         # In a nearly full cluster few nodes have a free GPU.
-        some = gpus.nonzero()[0]
-        gpus[some] = np.minimum(gpus[some], gpus_allowed(own[in_pool][some], R.need[request]))
+        node = gpus.nonzero()[0]
+        gpus[node] = np.minimum(gpus[node], gpus_allowed(own[in_pool][node], R.need[request]))
         for number in R.group_need[request].nonzero()[0].tolist():
             allowed = gpus_allowed(group[[number], None], R.group_need[request, [number]])
             member = self.nodes.member[number, in_pool]
@@ -638,9 +638,9 @@ class Problem:
             gpus = self.nodes.free[in_pool][None]
         else:
             gpus = np.stack([self.gpus_for(request) for request in requests.tolist()])
-        some = np.flatnonzero(gpus.any(axis=0))
-        allowed = gpus_allowed(self.nodes.own[in_pool][some], R.need[requests][:, None])
-        return in_pool.start + some, np.minimum(gpus[:, some], allowed)
+        node = np.flatnonzero(gpus.any(axis=0))
+        allowed = gpus_allowed(self.nodes.own[in_pool][node], R.need[requests][:, None])
+        return in_pool.start + node, np.minimum(gpus[:, node], allowed)
 
     def worth(self, assignment: Assignment) -> Worth:
         """The objective of an assignment, computed from its GPUs alone."""

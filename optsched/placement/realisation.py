@@ -121,7 +121,7 @@ def realise(
 
 
 def slices_of(
-    engine: Engine, classes: Classes, rows: JobRows, there: FloatArray
+    engine: Engine, classes: Classes, rows: JobRows, capacities: FloatArray
 ) -> tuple[FloatArray, sp.csr_matrix] | None:
     """Slices of an interval of time in which rows run for their fractions of it.
 
@@ -131,7 +131,7 @@ def slices_of(
         Solves the programs of patterns if they are needed.
     classes : Classes
     rows : JobRows
-    there : FloatArray, shape (R,)
+    capacities : FloatArray, shape (R,)
         Capacity of each resource.
 
     Returns
@@ -141,7 +141,7 @@ def slices_of(
     runs : csr_matrix of 0/1, shape (S, rows)
         The result is None if it is unknown whether the rows can run so.
     """
-    _, cut = _cut_by("auto", Instant.of(classes, rows, there), engine)
+    _, cut = _cut_by("auto", Instant.of(classes, rows, capacities), engine)
     # The tolerance is for rounding of sums of fractions.
     return (cut.length, cut.runs) if cut.scale >= 1.0 / FULL else None
 

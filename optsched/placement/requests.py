@@ -179,11 +179,11 @@ class Requests:
     def named(self, requests: Sequence[int]) -> list[str]:
         """``job a``, or ``jobs a and b``, for each of some requests."""
         names = self.classes.instance.jobs_table.names
-        some = list(requests)
-        both = zip(self.job[some].tolist(), self.partner[some].tolist(), strict=True)
+        row = list(requests)
+        members = zip(self.job[row].tolist(), self.partner[row].tolist(), strict=True)
         return [
             f"job {names[job]}" if other < 0 else f"jobs {names[job]} and {names[other]}"
-            for job, other in both
+            for job, other in members
         ]
 
 

@@ -61,9 +61,10 @@ def _places_of_parts(problem: Problem, seats: GangSeats) -> dict[int, list[_Seat
         return {}
     return {
         request: [
-            _SeatedPart(parts[part], Seat(local[seat.node], seat.shared_gpu)) for part, seat in mine
+            _SeatedPart(parts[part], Seat(local[seat.node], seat.shared_gpu))
+            for part, seat in seats_of_request
         ]
-        for request, mine in zip(gangs, found, strict=True)
+        for request, seats_of_request in zip(gangs, found, strict=True)
     }
 
 

@@ -75,13 +75,13 @@ class Shares(NamedTuple):
         gpus = classes.gpus[column]
         pool = classes.pool[column]
         share = classes.configurations.share[classes.configuration[column]]
-        some = np.unique(pool[(share < 1.0) & (gpus > 0) & (pool >= 0)])
-        if not len(some):
+        shared_pools = np.unique(pool[(share < 1.0) & (gpus > 0) & (pool >= 0)])
+        if not len(shared_pools):
             return None
         cluster = classes.instance.cluster
         capacity = np.asarray(cluster.gpus(classes.instance.now if now is None else now), np.int64)
         return cls(
-            np.where(np.isin(pool, some) & (gpus > 0), pool, -1),
+            np.where(np.isin(pool, shared_pools) & (gpus > 0), pool, -1),
             gpus,
             share,
             capacity,
@@ -105,11 +105,13 @@ class Shares(NamedTuple):
 
     def fits(self, rows: IntArray) -> bool | None:
         """Whether these rows fit side by side; None if it is unknown."""
-        some = self.take(rows)
+        chosen = self.take(rows)
         known = True
-        for pool in np.unique(some.pool[some.pool >= 0]).tolist():
-            in_pool = np.flatnonzero(some.pool == pool)
-            found = packing(some.gpus[in_pool], some.share[in_pool], int(self.capacity[pool])).fits
+        for pool in np.unique(chosen.pool[chosen.pool >= 0]).tolist():
+            in_pool = np.flatnonzero(chosen.pool == pool)
+            found = packing(
+                chosen.gpus[in_pool], chosen.share[in_pool], int(self.capacity[pool])
+            ).fits
             if found is False:
                 return False
             known &= found is not None
@@ -128,8 +130,11 @@ class Shares(NamedTuple):
     def interchangeable(self) -> bool:
         """Whether in each pool only the number of rows decides whether a set of rows fits."""
         for pool in self._pools():
-            some = self.pool == pool
-            if len(np.unique(self.gpus[some])) > 1 or len(np.unique(per_gpu(self.share[some]))) > 1:
+            in_pool = self.pool == pool
+            if (
+                len(np.unique(self.gpus[in_pool])) > 1
+                or len(np.unique(per_gpu(self.share[in_pool]))) > 1
+            ):
                 return False
         return True
 

@@ -123,11 +123,11 @@ class StayRule:
             on_node = Counter(self._numbering.node_of(gpus).tolist())
             nodes = list(on_node)
             per_node = np.array(list(on_node.values()), np.float64)[:, None]
-            own = per_node * need[nth_row]
+            node_need = per_node * need[nth_row]
             groups = (self._member[:, nodes] @ per_node).ravel() * group_need[nth_row]
             jobs = {int(rows.job[row]), int(rows.partner[row])}
             apart = [number for number, among in enumerate(self._apart) if among & jobs]
-            allowed = self._have(nodes, own, groups) and self._may_be_on(nodes, jobs, apart)
+            allowed = self._have(nodes, node_need, groups) and self._may_be_on(nodes, jobs, apart)
             if not (allowed or firm[nth_row] or ran_together):
                 continue
             kept[nth_row] = True
@@ -135,7 +135,7 @@ class StayRule:
             if self._cut is not None:
                 pool, profile = int(self._classes.pool[column]), int(self._slices.profile[column])
                 self._cut.add(pool, gpus, profile, float(share[nth_row]))
-            self._own[nodes] -= own
+            self._own[nodes] -= node_need
             self._groups -= groups
             for number in apart:
                 self._nodes[number].update(nodes)
@@ -157,8 +157,8 @@ class StayRule:
             owner * nodes + self._numbering.node_of(gpu), return_index=True, return_counts=True
         )
         need, _ = needs_per_gpu(self._classes, rows.column[going])
-        own = need[owner[first]] * gpus[:, None]
-        short = ((own > 0) & (own > self._own[pair % nodes])).any(axis=1)
+        node_need = need[owner[first]] * gpus[:, None]
+        short = ((node_need > 0) & (node_need > self._own[pair % nodes])).any(axis=1)
         mask = mask_of(owner[over], len(going))
         mask[owner[first[short]]] = True
         return mask
@@ -174,12 +174,12 @@ class StayRule:
         what = int(self._slices.profile[column]), share
         return bool(self._cut.able(int(C.pool[column]), self._cut.code[gpus], *what).all())
 
-    def _have(self, nodes: list[int], own: FloatArray, groups: FloatArray) -> bool:
+    def _have(self, nodes: list[int], node_need: FloatArray, group_need: FloatArray) -> bool:
         """Whether nodes have these amounts of CPUs and memory, and of resources of several
         nodes.
         """
-        missing = ((own > 0) & (own > self._own[nodes])).any()
-        missing_in_group = ((groups > 0) & (groups > self._groups)).any()
+        missing = ((node_need > 0) & (node_need > self._own[nodes])).any()
+        missing_in_group = ((group_need > 0) & (group_need > self._groups)).any()
         return not (missing or missing_in_group)
 
     def _may_be_on(self, nodes: list[int], jobs: set[int], apart: list[int]) -> bool:

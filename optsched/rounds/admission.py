@@ -93,7 +93,7 @@ def ways(
         yield from _tried(engine, (formulation.promising(admitted), None))
         kept = _can_be_kept(admitted, formulation, candidates, engine)
         yield from _tried(engine, (formulation.promising(kept), None))
-    if not any(own.declinable for own in formulation.constraints):
+    if not any(constraint.declinable for constraint in formulation.constraints):
         yield formulation, None
         return
     asked = np.ones(len(before))

@@ -256,9 +256,9 @@ class Changes:
         came = np.array(self._came)[new]
         return with_instance(state, with_jobs(state.instance, rows, added), rows, came, left)
 
-    def _added(self, instance: Instance, some: IntArray) -> Instance | None:
+    def _added(self, instance: Instance, rows: IntArray) -> Instance | None:
         """Some of the jobs that came, as an instance."""
-        if self._columns is None or not len(some):
+        if self._columns is None or not len(rows):
             return None
         table = self._columns.table(instance.jobs_table.names)
         done = table.steps_done.copy()
@@ -267,7 +267,7 @@ class Changes:
                 if row >= self._count:
                     done[row - self._count] = value
         added = joining(instance, self._columns, replace(table, steps_done=done))
-        return with_jobs(added, some) if len(some) < len(table) else added
+        return with_jobs(added, rows) if len(rows) < len(table) else added
 
 
 # --- time ------------------------------------------------------------------------------------
@@ -325,9 +325,9 @@ def _steps(
     done, since = table.steps_done.copy(), np.full(len(table), state.now)
     isolated_time, counted = table.isolated_time.copy(), state.service.counted.copy()
 
-    def add(some: IntArray | slice) -> bool:
-        more = isolated_seconds(done[some] - counted[some], rate[some])
-        isolated_time[some] += more
+    def add(jobs: IntArray | slice) -> bool:
+        more = isolated_seconds(done[jobs] - counted[jobs], rate[jobs])
+        isolated_time[jobs] += more
         return bool(more.any())
 
     # If a measurement corrects steps downwards, ``counted`` is lowered only when some job's

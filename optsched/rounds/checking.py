@@ -219,9 +219,9 @@ def _share(view: View, jobs: list[int], setups: Mapping[int, Setup]) -> bool:
     if instance.performance.get("model") != "table":
         return True  # the model may know of pairs that no table states
     pair = set(jobs)
-    both = {int(table.workload[job]) for job in jobs}
+    workloads = {int(table.workload[job]) for job in jobs}
     return any(
         (entry.jobs is not None and set(entry.jobs) == pair)
-        or (entry.workloads is not None and set(entry.workloads) == both)
+        or (entry.workloads is not None and set(entry.workloads) == workloads)
         for entry in instance.colocation
     )

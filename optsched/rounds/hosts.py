@@ -87,15 +87,15 @@ class Hosts:
         rows = self.rows
         view = self.view
         mask = np.zeros(len(rows), bool)
-        some = np.flatnonzero(self._one_must & (rows.fraction > 0) & ~self.continues)
-        job = rows.job[some]
-        partner = rows.partner[some]
-        column = rows.column[some]
-        host = np.where(self._first_must[some], job, partner)
+        candidate = np.flatnonzero(self._one_must & (rows.fraction > 0) & ~self.continues)
+        job = rows.job[candidate]
+        partner = rows.partner[candidate]
+        column = rows.column[candidate]
+        host = np.where(self._first_must[candidate], job, partner)
         guest = job + partner - host
         can = self.in_place.same_nodes(host, column) & (self.classes.gpus[column] > 0)
         can &= view.hosts[host] & ~view.awaits[guest]
-        mask[some[can]] = True
+        mask[candidate[can]] = True
         return mask
 
     @cached_property
@@ -184,38 +184,40 @@ class Hosts:
 
     # --- room -----------------------------------------------------------------------------
 
-    def _fit(self, some: IntArray) -> bool:
+    def _fit(self, rows_of_set: IntArray) -> bool:
         """Whether rows can run side by side, with the hosts on their GPUs."""
         view = self.view
         rows = self.rows
         # Rows that must continue come first: they keep their GPUs whatever joins them.
-        some = some[np.argsort(~self.firm[some], kind="stable")]
-        host = np.where(self.anchor[some] >= 0, self.anchor[some], rows.job[some])
+        rows_of_set = rows_of_set[np.argsort(~self.firm[rows_of_set], kind="stable")]
+        host = np.where(
+            self.anchor[rows_of_set] >= 0, self.anchor[rows_of_set], rows.job[rows_of_set]
+        )
         places = view.instance.jobs_table.places
         numbering = view.instance.cluster.numbering
         holder = places.among(len(view.must))[host]
         gpu = places.numbers_of(holder, numbering)
         count = places.length[holder]
         others = view.occupied(np.flatnonzero(self.rowless))
-        firm = self.firm[some]
+        firm = self.firm[rows_of_set]
         uses = self.classes.uses
         keeping = StayRule(self.classes, others, self.constraints)
-        if not keeping.keep(rows, some, gpu, count, firm).all():
+        if not keeping.keep(rows, rows_of_set, gpu, count, firm).all():
             return False
-        free = room_at_least(self.free, rows, uses, some[firm])
-        return len(first_fit(instant_of(rows, uses), some, free)) == len(some)
+        free = room_at_least(self.free, rows, uses, rows_of_set[firm])
+        return len(first_fit(instant_of(rows, uses), rows_of_set, free)) == len(rows_of_set)
 
-    def _fit_beside_all(self, some: IntArray) -> bool:
+    def _fit_beside_all(self, chosen: IntArray) -> bool:
         """Whether rows can run beside all other running jobs, so that no guest preempts a job."""
-        return self._fit(np.concatenate([some, self._others_going_on(some)]))
+        return self._fit(np.concatenate([chosen, self._others_going_on(chosen)]))
 
-    def _others_going_on(self, some: IntArray) -> IntArray:
+    def _others_going_on(self, chosen: IntArray) -> IntArray:
         """Rows in which all jobs continue that are in none of these rows; pairs continue as
         pairs.
         """
         rows = self.rows
         jobs = len(self.view.must)
-        busy = np.append(jobs_of(rows, some, jobs), False)
+        busy = np.append(jobs_of(rows, chosen, jobs), False)
         on_gpus = self.classes.gpus[rows.column] > 0
         possible = self.continues & on_gpus & ~busy[rows.job] & ~busy[rows.partner]
         others = np.flatnonzero(possible)

@@ -81,8 +81,8 @@ def seconds_saved(
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         now = delay + steps_left / rate
-        there = delay_there + steps_left / rate_there
-    saved = np.where((rate > 0) & (rate_there > rate), now - there, 0.0)
+        elsewhere = delay_there + steps_left / rate_there
+    saved = np.where((rate > 0) & (rate_there > rate), now - elsewhere, 0.0)
     return np.where(saved > ROUNDING * now, saved, np.minimum(saved, 0.0))
 
 
@@ -203,8 +203,8 @@ class IdleGpus:
         """The best rate of each job in some columns, 0 where it has none; shape (jobs,)."""
         C = self._rows.classes
         best = np.zeros(len(C) + 1)  # the last entry is for jobs in no class
-        some = np.flatnonzero(columns)
-        np.maximum.at(best, C.class_a[some], C.rate_a[some])
+        column = np.flatnonzero(columns)
+        np.maximum.at(best, C.class_a[column], C.rate_a[column])
         return best[C.of_job]
 
     def _seats(self) -> tuple[IntArray, FloatArray, IntArray]:
@@ -308,9 +308,9 @@ class IdleGpus:
             # The number of GPUs was decided before and does not change.
             sooner &= self._same_size(wanted.rows, wanted.seat)
         starts = waits & ~self._as_planned[wanted.rows.job]
-        some = np.flatnonzero(waits & ~starts)
-        left = self._rows.seconds_to_spare(wanted.rows.take(some), wanted.continues[some])
-        starts[some] = left >= 0
+        delayed = np.flatnonzero(waits & ~starts)
+        left = self._rows.seconds_to_spare(wanted.rows.take(delayed), wanted.continues[delayed])
+        starts[delayed] = left >= 0
         return starts | sooner
 
     def _same_size(self, rows: JobRows, seat: IntArray) -> BoolArray:

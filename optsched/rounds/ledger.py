@@ -95,9 +95,9 @@ class Ledger(Displayed):
         share = np.zeros(jobs)
         owed = self.carried.copy()
         for end in (self.job, self.partner):
-            there = end >= 0
-            share += np.bincount(end[there], self.fraction[there], minlength=jobs)
-            owed += np.bincount(end[there], self.deficit[there], minlength=jobs)
+            present = end >= 0
+            share += np.bincount(end[present], self.fraction[present], minlength=jobs)
+            owed += np.bincount(end[present], self.deficit[present], minlength=jobs)
         return share, owed
 
     def after(self, seconds: float | FloatArray, most: FloatArray) -> Ledger:

@@ -485,8 +485,8 @@ class Plan(DisplayedTable):
             return f"it goes on elsewhere on {name}, so that others have room"
         if before[0] == pool:
             return f"it goes on with {gpus} GPUs of {name} instead of {len(before[1])}"
-        there = ((ledger.job == job) | (ledger.partner == job)) & ledger.runs
-        share = float(ledger.fraction[there].sum())
+        running_rows = ((ledger.job == job) | (ledger.partner == job)) & ledger.runs
+        share = float(ledger.fraction[running_rows].sum())
         if share <= 0:
             return f"others are due where it ran, and GPUs of {name} are left over"
         return f"its turn on {name}: {100 * share:.3g} % of the time is its there"
@@ -599,7 +599,7 @@ class Plan(DisplayedTable):
         """
         names = self.instance.jobs_table.names
         if previous is None:
-            there = self.instance.jobs_table.running
+            running = self.instance.jobs_table.running
             going, coming = (
                 np.flatnonzero(among(self.verdict, two)).tolist() for two in (STOPS, STARTS)
             )
@@ -607,7 +607,7 @@ class Plan(DisplayedTable):
                 Action(
                     "stop",
                     names[job],
-                    *self._place(there, job),
+                    *self._place(running, job),
                     self.decision(job).reason,
                 )
                 for job in going

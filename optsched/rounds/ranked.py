@@ -60,14 +60,14 @@ def saved_by_rows(
     np.maximum.at(rate, rows.job[continues], rows.rate[continues])
     rate[view.must] = 0.0
     job = rows.job
-    there = C.pool[rows.column], C.gpus[rows.column]
+    destination = C.pool[rows.column], C.gpus[rows.column]
     stops = state.stops
     saved = seconds_saved(
         table.steps_left[job],
         rate[job],
         rows.rate,
-        delay=stops.delays(job, *there, np.ones(len(rows), bool)),
-        delay_there=stops.delays(job, *there, continues),
+        delay=stops.delays(job, *destination, np.ones(len(rows), bool)),
+        delay_there=stops.delays(job, *destination, continues),
     )
     return np.where(continues, 0.0, saved)
 

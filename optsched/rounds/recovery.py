@@ -134,8 +134,10 @@ def recorded_of(record: Mapping[str, Any], plan: Plan | None) -> Recorded | None
     """
     refused = refused_of(record)
     if record["fallback"] is not None:
-        stands, admissions = record["stands"], None if plan is None else plan.admissions
-        return Recorded(record["fallback"], stands=stands, refused=refused, admissions=admissions)
+        still_valid, admissions = record["stands"], None if plan is None else plan.admissions
+        return Recorded(
+            record["fallback"], stands=still_valid, refused=refused, admissions=admissions
+        )
     if "allocation" in record:  # an older record, of a run that a time limit stopped
         rows = record["allocation"]
         key = np.array(rows["key"], np.int64).reshape(len(rows["fraction"]), -1)

@@ -262,9 +262,9 @@ class RoundRows:
             return slack
         table = self.view.instance.jobs_table
         held = self.held & np.isfinite(table.deadline)
-        some = np.flatnonzero(held[rows.job] & (rows.partner < 0) & (rows.rate > 0))
-        left = self.seconds_to_spare(rows.take(some), self.continues[some])
-        slack[some] = left / self.view.instance.round
+        due = np.flatnonzero(held[rows.job] & (rows.partner < 0) & (rows.rate > 0))
+        left = self.seconds_to_spare(rows.take(due), self.continues[due])
+        slack[due] = left / self.view.instance.round
         return slack
 
     def seconds_to_spare(self, rows: JobRows, continues: BoolArray) -> FloatArray:
@@ -281,10 +281,10 @@ class RoundRows:
         urgent = np.zeros(len(self.rows), bool)
         if not self.answer.holds_deadlines or self.follows_plan:
             return urgent  # a schedule already orders jobs by their deadlines
-        some = np.flatnonzero(np.isfinite(self.slack))
+        due = np.flatnonzero(np.isfinite(self.slack))
         most = np.full(len(self.view.must), -np.inf)
-        np.maximum.at(most, self.rows.job[some], self.slack[some])
-        urgent[some] = (self.slack[some] >= 0) & (most[self.rows.job[some]] < URGENT_ROUNDS)
+        np.maximum.at(most, self.rows.job[due], self.slack[due])
+        urgent[due] = (self.slack[due] >= 0) & (most[self.rows.job[due]] < URGENT_ROUNDS)
         return urgent
 
     @cached_property

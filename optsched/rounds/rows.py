@@ -40,14 +40,14 @@ def members(job: IntArray, partner: IntArray, jobs: int) -> BoolArray:
     return mask[:-1]
 
 
-def jobs_of(rows: JobRows, some: IntArray | BoolArray, jobs: int) -> BoolArray:
+def jobs_of(rows: JobRows, chosen: IntArray | BoolArray, jobs: int) -> BoolArray:
     """Mask of the jobs of some rows, shape (jobs,)."""
-    return members(rows.job[some], rows.partner[some], jobs)
+    return members(rows.job[chosen], rows.partner[chosen], jobs)
 
 
-def either(rows: JobRows, mask: BoolArray, some: IntArray | slice = np.s_[:]) -> BoolArray:
+def either(rows: JobRows, mask: BoolArray, chosen: IntArray | slice = np.s_[:]) -> BoolArray:
     """Mask of the rows (all, or some) whose job or partner is in a mask of jobs."""
-    return mask[rows.job[some]] | gathered(mask, rows.partner[some], False)
+    return mask[rows.job[chosen]] | gathered(mask, rows.partner[chosen], False)
 
 
 def larger(rows: JobRows, values: FloatArray) -> FloatArray:
@@ -61,8 +61,10 @@ def larger(rows: JobRows, values: FloatArray) -> FloatArray:
 def concatenate(*parts: JobRows) -> JobRows:
     """The rows of all parts, one part after the other."""
     # Most parts are empty in most rounds.
-    some = [part for part in parts if len(part)]
-    return JobRows.join(some) if len(some) > 1 else some[0] if some else no_rows()
+    not_empty = [part for part in parts if len(part)]
+    return (
+        JobRows.join(not_empty) if len(not_empty) > 1 else not_empty[0] if not_empty else no_rows()
+    )
 
 
 def no_rows() -> JobRows:
@@ -102,15 +104,15 @@ def every_way_alone(
         if side.barring:
             allowed[side.closed.indices] = False
     rows = rows_alone(classes, np.flatnonzero(jobs))
-    some = np.flatnonzero((known.partner < 0) & jobs[known.job])
-    present = known.job[some] * classes.columns + known.column[some]
+    known_alone = np.flatnonzero((known.partner < 0) & jobs[known.job])
+    present = known.job[known_alone] * classes.columns + known.column[known_alone]
     new = ~np.isin(rows.job * classes.columns + rows.column, present)
     return rows.take(np.flatnonzero(allowed[rows.column] & new))
 
 
-def first_of_each_job(rows: JobRows, some: IntArray) -> IntArray:
+def first_of_each_job(rows: JobRows, chosen: IntArray) -> IntArray:
     """The first of some rows of each job."""
-    return some[np.unique(rows.job[some], return_index=True)[1]]
+    return chosen[np.unique(rows.job[chosen], return_index=True)[1]]
 
 
 # --- rows and the ledger ----------------------------------------------------------------------
@@ -271,10 +273,10 @@ class RowQueue:
         """``host``, with -1 for all rows where it is None; shape (A,)."""
         return np.full(len(self.rows), -1, np.int64) if self.host is None else self.host
 
-    def gpus_of(self, some: IntArray) -> IntArray:
+    def gpus_of(self, chosen: IntArray) -> IntArray:
         """The job whose present GPUs each of some rows keeps."""
-        host = self.hosts[some]
-        return np.where(host >= 0, host, self.rows.job[some])
+        host = self.hosts[chosen]
+        return np.where(host >= 0, host, self.rows.job[chosen])
 
     def columns_that_fit(self, free: FloatArray) -> BoolArray:
         """Mask of the columns that need no more of any renewable resource than is free; shape
@@ -293,18 +295,18 @@ class RowQueue:
         taken = [EMPTY]
         # In blocks: once nearly all resources are in use, most rows are excluded by their column.
         for start in range(0, len(self.order), ROWS_AT_ONCE):
-            some = self.order[start : start + ROWS_AT_ONCE]
-            some = some[self.columns_that_fit(free)[self.rows.column[some]]]
-            if len(some):
-                chosen = first_fit(self.instant, some, free, busy)
+            block = self.order[start : start + ROWS_AT_ONCE]
+            block = block[self.columns_that_fit(free)[self.rows.column[block]]]
+            if len(block):
+                chosen = first_fit(self.instant, block, free, busy)
                 free = free - self.instant.uses.total(chosen)
                 busy = busy | jobs_of(self.rows, chosen, len(busy))
                 taken.append(chosen)
         return np.sort(np.concatenate(taken))
 
-    def mask(self, some: IntArray) -> BoolArray:
+    def mask(self, chosen: IntArray) -> BoolArray:
         """Some rows as a mask, shape (A,)."""
-        return mask_of(some, len(self.rows))
+        return mask_of(chosen, len(self.rows))
 
     def positions(self) -> IntArray:
         """Position of each row in the order, 0 for the first; shape (A,)."""

@@ -84,10 +84,10 @@ class Seats:
     def __len__(self) -> int:
         return len(self.count)
 
-    def gpus(self, some: IntArray) -> IntArray:
+    def gpus(self, chosen: IntArray) -> IntArray:
         """GPUs of some rows, row by row."""
         first = np.cumsum(self.count) - self.count
-        return self.gpu[ranges(first[some], self.count[some])]
+        return self.gpu[ranges(first[chosen], self.count[chosen])]
 
     def on_same_gpus(
         self, row: IntArray, before: RunningJobs, held: IntArray, numbering: Numbering
@@ -110,8 +110,10 @@ class Seats:
         """The GPUs of all rows."""
         return Occupied.of_numbers(classes, self.rows, np.arange(len(self)), self.gpu, self.count)
 
-    def part(self, some: IntArray) -> Seats:
-        return Seats(self.rows.take(some), self.gpus(some), self.count[some], self.stays[some])
+    def part(self, chosen: IntArray) -> Seats:
+        return Seats(
+            self.rows.take(chosen), self.gpus(chosen), self.count[chosen], self.stays[chosen]
+        )
 
     def and_also(self, other: Seats) -> Seats:
         return Seats(
@@ -402,9 +404,9 @@ class Seating:
             room, gpus = self.columns_with_room(asked.nonzero()[0], occupied)
             # GPUs of nodes without free CPUs or memory do not count as free.
             free = self._at_most(free, gpus)
-            some = queue.order[going[queue.order]]
+            continuing = queue.order[going[queue.order]]
             rule = StayRule(self.classes, occupied, self.constraints)
-            going[some] = ~rule.blocked(rows, some, *self._held_now(queue, some))
+            going[continuing] = ~rule.blocked(rows, continuing, *self._held_now(queue, continuing))
         room[rows.column[refused]] = False
         possible = room[rows.column] | going | (queue.hosts >= 0)
         return queue.of(queue.order[possible[queue.order]], free=free)
@@ -413,10 +415,10 @@ class Seating:
         """``free`` with at most the given number of GPUs of each pool."""
         R = self.classes.resources
         pool = R.pool[R.renewable]
-        some = np.flatnonzero(pool >= 0)
+        of_pools = np.flatnonzero(pool >= 0)
         least = free.copy()
-        share = quotient(gpus[pool[some]] * FULL, R.capacity[R.renewable][some])
-        least[some] = np.minimum(free[some], share)
+        share = quotient(gpus[pool[of_pools]] * FULL, R.capacity[R.renewable][of_pools])
+        least[of_pools] = np.minimum(free[of_pools], share)
         return least
 
     def columns_with_room(
@@ -517,11 +519,11 @@ class Seating:
 
     def _make_room_in_turn(self, queue: RowQueue, refused: IntArray) -> None:
         """Make room for rows that found none, while attempts are left."""
-        some = refused[: self.attempts]
-        self.attempts -= len(some)
-        occupants = self._occupants(queue, some)
+        attempted = refused[: self.attempts]
+        self.attempts -= len(attempted)
+        occupants = self._occupants(queue, attempted)
         hopeless: set[tuple[Any, ...]] = set()
-        for row in some.tolist():
+        for row in attempted.tolist():
             # An equal row before it failed, and even fewer rows may be stopped for this one.
             if hopeless and self._alike(queue, row) in hopeless:
                 continue
@@ -564,15 +566,15 @@ class Seating:
             movable=~(queue.must_run | either(rows, self.must | self.hurried)),
             position=queue.positions(),
             running=running,
-            barred=lambda some: self._barred_nodes(rows, some),
+            barred=lambda chosen: self._barred_nodes(rows, chosen),
             wanted=wanted,
         )
 
     def _refuse(self, rows: JobRows, refused: Sequence[RefusedRow]) -> None:
         """Record why the jobs of some rows have no GPUs; the first reason of a job is kept."""
-        some = [item.row for item in refused]
-        both = zip(rows.job[some].tolist(), rows.partner[some].tolist(), strict=True)
-        for jobs, item in zip(both, refused, strict=True):
+        row = [item.row for item in refused]
+        members = zip(rows.job[row].tolist(), rows.partner[row].tolist(), strict=True)
+        for jobs, item in zip(members, refused, strict=True):
             for job in jobs:
                 if job >= 0:
                     self.refused.setdefault(job, item.reason)

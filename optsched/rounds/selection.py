@@ -89,8 +89,8 @@ def rows_to_stay_in(queue: RowQueue, chosen: IntArray, tried: BoolArray) -> IntA
         return stay
     free = queue.free - queue.instant.uses.total(chosen)
     need = queue.instant.uses.beyond(stay, left)
-    some = Instant(rows.job[stay], rows.partner[stay], rows.fraction[stay], need)
-    return stay[first_fit(some, np.arange(len(stay)), free)]
+    staying = Instant(rows.job[stay], rows.partner[stay], rows.fraction[stay], need)
+    return stay[first_fit(staying, np.arange(len(stay)), free)]
 
 
 def best_set_first(queue: RowQueue, worth: FloatArray) -> RowQueue:

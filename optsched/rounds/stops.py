@@ -159,10 +159,10 @@ class Stops(Displayed):
         now = self.instance.now
         lasting = tuple(grace for grace in self.graces if grace.until > now)
         places = self.instance.jobs_table.places
-        some = np.flatnonzero(stopped[places.job])
-        if not len(some) or not self.policy.grace_time:
+        place = np.flatnonzero(stopped[places.job])
+        if not len(place) or not self.policy.grace_time:
             return lasting
-        gpus = tuple(gpu for held in places.gpus(some) for gpu in held)
+        gpus = tuple(gpu for held in places.gpus(place) for gpu in held)
         return (*lasting, Grace(gpus, now + self.policy.grace_time))
 
     def begins(self, running: RunningJobs, stopped: BoolArray) -> FloatArray:
