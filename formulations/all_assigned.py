@@ -60,7 +60,7 @@ def nowhere(C: Classes) -> dict[int, str]:
     """Jobs that nothing has room for, whatever the others have, each with the reason."""
     candidates = C.candidates
     without = candidates.absence == Absence.NO_COLUMN
-    for aside in candidates.not_meant.values():
+    for aside in candidates.excluded.values():
         without &= ~aside
     found = {}
     if without.any():

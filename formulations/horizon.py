@@ -172,7 +172,7 @@ class Supply:
     def _left_out(self) -> BoolArray:
         """Jobs that were left out for other reasons than those of this module, shape (jobs,)."""
         left_out = np.zeros(len(self.C.instance.jobs_table), bool)
-        for why, mask in self.C.candidates.not_meant.items():
+        for why, mask in self.C.candidates.excluded.items():
             if why not in (BEST_EFFORT, UNKNOWN_END):
                 left_out |= mask
         return left_out

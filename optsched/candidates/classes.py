@@ -111,8 +111,8 @@ class Candidates(Displayed):
         Whether nodes that are not available yet were counted on.
     aggregate : bool
         False: every job is a separate class (`per_job`), for comparison.
-    not_meant : mapping of words to a mask of jobs
-        Jobs that are left out of the program, by reason (`without_jobs`).
+    excluded : mapping of words to a mask of jobs
+        Jobs that the formulation excludes from the program, by reason (`without_jobs`).
     quantile : float, optional
         Probability with which hard deadlines are to be kept; None: median rates are used.
     unfinished : bool
@@ -130,7 +130,7 @@ class Candidates(Displayed):
     dropped: KindColumns
     later_nodes: bool = False
     aggregate: bool = True
-    not_meant: Mapping[str, BoolArray] = field(default_factory=dict)
+    excluded: Mapping[str, BoolArray] = field(default_factory=dict)
     quantile: float | None = None
     unfinished: bool = False
     pairs: PairTable | None = None
@@ -243,7 +243,7 @@ class Candidates(Displayed):
         return replace(
             grown,
             aggregate=self.aggregate,
-            not_meant=self.not_meant,
+            excluded=self.excluded,
             quantile=self.quantile,
             elastic=self.elastic,
         )
@@ -301,7 +301,7 @@ class Candidates(Displayed):
             self.instance, self.kinds, both.take(keep), both.take(~keep), self.later_nodes
         )
         return replace(
-            made, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile
+            made, aggregate=self.aggregate, excluded=self.excluded, quantile=self.quantile
         )
 
     def without_jobs(self, jobs: BoolArray, why: str) -> Candidates:
@@ -309,10 +309,10 @@ class Candidates(Displayed):
 
         The mask replaces an earlier one of the same reason.
         """
-        if not jobs.any() and why not in self.not_meant:
+        if not jobs.any() and why not in self.excluded:
             return self
-        others = {words: mask for words, mask in self.not_meant.items() if words != why}
-        return replace(self, not_meant={**others, why: jobs} if jobs.any() else others, _classes={})
+        others = {words: mask for words, mask in self.excluded.items() if words != why}
+        return replace(self, excluded={**others, why: jobs} if jobs.any() else others, _classes={})
 
     @cached_property
     def absence(self) -> np.ndarray:
@@ -323,8 +323,8 @@ class Candidates(Displayed):
         has_column[self.columns.partner[self.columns.pairs]] = True
         if not has_column[:-1].all() and not self.unfinished:
             absence[is_present(absence) & ~has_column[self.kinds.of_job]] = Absence.NO_COLUMN
-        for jobs in self.not_meant.values():
-            absence[is_present(absence) & jobs] = Absence.NOT_MEANT
+        for jobs in self.excluded.values():
+            absence[is_present(absence) & jobs] = Absence.EXCLUDED
         return absence
 
     @cached_property
@@ -347,8 +347,8 @@ class Candidates(Displayed):
                     yield job, "no step left to do"
                 case Absence.ARRIVES_LATER:
                     yield job, f"arrives at {arrival[job]:g} s, after now ({now:g} s)"
-                case Absence.NOT_MEANT:
-                    yield job, next(words for words, jobs in self.not_meant.items() if jobs[job])
+                case Absence.EXCLUDED:
+                    yield job, next(words for words, jobs in self.excluded.items() if jobs[job])
                 case _:
                     if kind not in reasons:
                         reasons[kind] = self.why_no_column(kind)

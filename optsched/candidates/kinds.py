@@ -58,8 +58,8 @@ class Absence(IntEnum):
     NO_STEP_LEFT = 1
     ARRIVES_LATER = 2
     NO_COLUMN = 3
-    NOT_MEANT = 4
-    """The formulation leaves such jobs out."""
+    EXCLUDED = 4
+    """The formulation excludes such jobs (`Candidates.without_jobs`)."""
 
 
 _PRESENT = int(Absence.PRESENT)  # numpy compares with a member of an enum in five times the time

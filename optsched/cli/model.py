@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from optsched.formats.profiles import Repeats
     from optsched.performance.evaluation import ErrorRow, Evaluation
     from optsched.performance.files import PerformanceObject
-    from optsched.performance.learned import PairProfiles
     from optsched.performance.profiles import Profiles
 
 PROFILES, MODELS = "Profiles", "Models"
@@ -343,6 +342,7 @@ def fit(
         optsched model fit throughputs.json --model interpolation --gpus-per-node 4 -o model.json
     """
     wanted = models.wanted
+    from optsched.study.fitted import fit_summary
     from optsched.study.fitting import fit_model
 
     with progress(shell, "fitting"):
@@ -351,53 +351,8 @@ def fit(
             document = fit_model(
                 measured, wanted, processes=running.jobs, executor=running.executor
             )
-        found = _fit_summary(document, measured)
+        found = fit_summary(document, measured)
     return written(shell, document, output, found, _fit_view, as_json)
-
-
-def _fit_summary(document: PerformanceObject, profiles: Profiles) -> dict[str, Any]:
-    """The fitted model, its data, and its errors on the same data."""
-    import numpy as np
-
-    from optsched.study.fitting import predict_times
-
-    predicted = predict_times(document, profiles.ways).seconds
-    known = np.isfinite(predicted)
-    error = np.abs(predicted[known] / profiles.seconds[known] - 1)
-    return {
-        "models": document.names,
-        "measurements": len(profiles),
-        "workloads": list(profiles.ways.workloads),
-        "gpu_types": list(profiles.ways.gpu_types),
-        "whole_steps": list(profiles.whole_steps),
-        "known": int(known.sum()),
-        "mape": float(error.mean()) if len(error) else None,
-        "median_ape": float(np.median(error)) if len(error) else None,
-        "chosen": _chosen(document, profiles),
-    }
-
-
-def _chosen(document: Mapping[str, Any], profiles: Profiles) -> list[dict[str, Any]]:
-    """The law of each workload on each GPU type, its measured range, and its error."""
-    ways = profiles.ways
-    rows = []
-    for workload, by_gpu in document.get("chosen", {}).items():
-        for gpu, choice in by_gpu.items():
-            of_pair = (ways.workload == ways.workloads.index(workload)) & (
-                ways.gpu == ways.gpu_types.index(gpu)
-            )
-            measured = {name: getattr(ways, name)[of_pair] for name in ("gpus", "nodes", "samples")}
-            rows.append(
-                {
-                    "workload": workload,
-                    "gpu": gpu,
-                    "ways": choice["ways"],
-                    **{name: [of.min().item(), of.max().item()] for name, of in measured.items()},
-                    "law": choice["laws"][0],
-                    "error": choice["error"],
-                }
-            )
-    return rows
 
 
 def _fit_view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -525,6 +480,7 @@ def fit_pairs(
     chosen = with_options(model, options or {})
     from optsched.formats.pairs import read_pairs
     from optsched.performance.files import read_model
+    from optsched.study.fitted import pairs_summary
     from optsched.study.fitting import fit_pairs as fit_to_pairs
 
     with progress(shell, "fitting"):
@@ -532,31 +488,8 @@ def fit_pairs(
         measured = read_pairs(pairs, alone=alone or ())
         with naming_parts("row-column"):
             document = fit_to_pairs(measured, chosen, base=below)
-        found = _pairs_summary(document, measured)
+        found = pairs_summary(document, measured)
     return written(shell, document, output, found, _pairs_view, as_json)
-
-
-def _pairs_summary(document: Mapping[str, Any], measured: PairProfiles) -> dict[str, Any]:
-    """The fitted model, its data, and the share of all possible pairs that was measured."""
-    import numpy as np
-
-    pairs = measured.pairs
-    known = measured.features
-    low = np.minimum(pairs.first, pairs.second)
-    high = np.maximum(pairs.first, pairs.second)
-    workloads = len(known.workloads)
-    fitted = document["pairs"]
-    return {
-        "model": fitted["model"],
-        "chosen": fitted["chosen"]["model"] if fitted["model"] == "auto" else None,
-        "because": fitted.get("because"),
-        "of": document["of"]["model"],
-        "pairs": len(np.unique((pairs.gpu * workloads + low) * workloads + high)),
-        "possible": len(known.gpu_types) * workloads * (workloads + 1) // 2,
-        "apart": len(measured) - len(measured.ran),
-        "workloads": list(known.workloads),
-        "gpu_types": list(known.gpu_types),
-    }
 
 
 def _pairs_view(found: Mapping[str, Any]) -> Iterator[RenderableType]:

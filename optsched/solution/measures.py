@@ -186,8 +186,8 @@ def _measures(
     table = candidates.instance.jobs_table
     absence = candidates.absence
     now = candidates.instance.now
-    # Who is not meant gets nothing, and counts.
-    present = np.isin(absence, (Absence.PRESENT, Absence.NOT_MEANT))
+    # Jobs that the formulation excludes get nothing, and count.
+    present = np.isin(absence, (Absence.PRESENT, Absence.EXCLUDED))
     served = present & np.isfinite(end)
     idle = int(present.sum() - served.sum())
     shares = share[present & rated]
