@@ -73,6 +73,7 @@ finds a better plan in minutes.
 FOR_PROGRAM = 0.7
 """Part of a time limit after which the program is not built further."""
 ASKED = Termination.BY_RULE, "the plan by rule is asked for, and no program"
+GIVEN = "the schedule is given"
 NO_TIME = "the time limit was over before the program was built"
 
 
@@ -234,6 +235,8 @@ class DeadlineElastic(Formulation):
             self.timer.part(FOR_PROGRAM),
             None if options.program else ASKED,
         )
+        if not self.searches and options.slot is None:
+            return program.without_search()
         try:
             return program.plan()
         except OutOfTime:
@@ -320,7 +323,7 @@ class ElasticProgram(DeadlineProgram):
         """The jobs that have a level, ascending."""
         value = self.value[self.c]
         promised = self.promised | ~self.optional
-        return level_jobs(self.C, self.c, self.due, value, promised, self.restarts)
+        return level_jobs(self.C, self.c, self.due, value, promised, self.restarts, self.timer)
 
     @cached_property
     def may_stop(self) -> BoolArray:
@@ -432,8 +435,19 @@ class ElasticProgram(DeadlineProgram):
 
     @cached_property
     def steps(self) -> FloatArray:
-        """Seconds from now to the beginning of each step."""
-        return np.unique(np.concatenate([self.edges, self._events]))
+        """Seconds from now to the beginning of each step.
+
+        Of plans by rule alone only those in which most is held: after some piece begins, and before the next one ends.
+        """
+        if self.solved:
+            return np.unique(np.concatenate([self.edges, self._events]))
+        planned = self._planned
+        changes = np.append(0.0, self.profile.times)
+        begins, ends = np.append(planned.start, changes), np.append(planned.end, changes)
+        before = np.searchsorted(np.unique(ends), begins, "right")
+        last = np.full(len(ends) + 1, -1.0)
+        np.maximum.at(last, before, begins)
+        return last[last >= 0.0]
 
     # --- the columns x ----------------------------------------------------------------------------
 
@@ -511,10 +525,8 @@ class ElasticProgram(DeadlineProgram):
         return ranges(first, count), owners(count)
 
     @property
-    def _able(self) -> BoolArray:
-        """Whether each deadline leaves the job as much time as its fastest level needs without a
-        restart.
-        """
+    def able(self) -> BoolArray:
+        """Whether each deadline leaves the job as much time as its fastest level needs without a restart."""
         j, due, _ = self.deadlines
         fastest = np.full(len(self.C), np.inf)
         np.minimum.at(fastest, self.j, self.d)
@@ -526,7 +538,7 @@ class ElasticProgram(DeadlineProgram):
         """Whether every job has the largest value that it could have alone by the plan by rule."""
         j, _, value = self.deadlines
         most, kept = np.zeros((2, len(self.C)))
-        np.maximum.at(most, j, value * self._able)
+        np.maximum.at(most, j, value * self.able)
         kept[self.z] = [run.value for run in self.planned.values()]
         return bool((kept >= most).all())
 
@@ -567,11 +579,23 @@ class ElasticProgram(DeadlineProgram):
             known=self._known,
             later=(self._later(),) if chooses else (),
             solves_later=self.solved,
-            unsearched=self.unsearched,
+            unsearched=self._unsearched_for_all(),
             declined=self._declined,
             step=self._step if chooses else None,
             parts=self._parts if generates else None,
             of_schedule=self.of_schedule,
+            rounding=0.0 if chooses else self._rounded_gpu_time,
+        )
+
+    def _unsearched_for_all(self) -> tuple[Termination, str] | None:
+        """``unsearched``, with the number of jobs that the plan by rule keeps, where that is too few."""
+        kept, asked = np.count_nonzero(self.must[self.z]), np.count_nonzero(self.must)
+        if self.unsearched is None or kept == asked:
+            return self.unsearched
+        end, why = self.unsearched
+        return end, (
+            f"{why}; it keeps {kept:,} of the {asked:,} jobs that must be kept, "
+            "and the option admission lets jobs be declined"
         )
 
     @property
@@ -583,6 +607,17 @@ class ElasticProgram(DeadlineProgram):
         """The same, in which every job keeps the plan by rule or is declined."""
         return self._with_witness(self.witness, end, why).plan()
 
+    def without_search(self) -> LinearPlan:
+        """The same without any plan by rule; `of_schedule` gives it the one that is to be checked."""
+        return self._of_runs({}).plan()
+
+    def _of_runs(self, runs: Mapping[int, Run]) -> ElasticProgram:
+        """The same, in which jobs run so or are declined, by the number of the job in ``jobs``."""
+        plan = LevelPlan(self.jobs, self.profile.copy())
+        for number, run in runs.items():
+            plan.put(number, run)
+        return self._with_witness(plan, Termination.TIME_LIMIT, GIVEN)
+
     def _with_witness(self, witness: LevelPlan, end: Termination, why: str) -> ElasticProgram:
         """The same, in which jobs run as in a plan or are declined."""
         alone = replace(self, unsearched=(end, why))
@@ -591,8 +626,8 @@ class ElasticProgram(DeadlineProgram):
         return alone
 
     def of_schedule(self, schedule: Schedule) -> LinearPlan:
-        """The same, in which jobs run as in a schedule or are declined: the clock may have chosen
-        among the plans by rule. Raises ValueError where a job that goes on to its end is not in it.
+        """The same, in which jobs run as in a schedule or are declined. Raises ValueError where a job that goes on
+        to its end is not in it.
         """
         levels = {level.column: level for level in self._levels}
         pieces: dict[int, list[Piece]] = {}
@@ -601,14 +636,14 @@ class ElasticProgram(DeadlineProgram):
             jobs.tolist(), self.c[c].tolist(), start.tolist(), end.tolist(), strict=True
         ):
             pieces.setdefault(job, []).append(Piece(levels[column], begin, stop))
-        plan = LevelPlan(self.jobs, self.profile.copy())
+        runs: dict[int, Run] = {}
         for number, job in enumerate(self.jobs):
             if job.job in pieces:
-                plan.put(number, Run(tuple(pieces[job.job])))
+                runs[number] = Run(tuple(pieces[job.job]))
             elif job.goes_on is not None and job.goes_on in job.in_time:
                 name = self.C.instance.jobs_table.names[job.job]
                 raise ValueError(f"job {name} cannot be preempted, and does not go on")
-        return self._with_witness(plan, Termination.TIME_LIMIT, NO_TIME_FOR_RULE).plan()
+        return self._of_runs(runs).plan()
 
     @property
     def _held_by_x(self) -> int:
@@ -635,7 +670,7 @@ class ElasticProgram(DeadlineProgram):
                 upper=1.0,
                 integer=True,
             ),
-            a=lp.variables(len(of_deadline), name="a", upper=self._able * 1.0, integer=True),
+            a=lp.variables(len(of_deadline), name="a", upper=self.able * 1.0, integer=True),
         )
         x, y, _, w, z, a = variables
         timer.check()
@@ -806,8 +841,8 @@ class ElasticProgram(DeadlineProgram):
         return _Entries(uses.data[use].repeat(each), row, variable[stretch].repeat(each))
 
     def _steps_between(self, begin: FloatArray, end: FloatArray) -> tuple[IntArray, IntArray]:
-        """The first step of stretches of time, and how many they have."""
-        first = np.searchsorted(self.steps, begin + self._slack(begin), "right") - 1
+        """The first step that begins in stretches of time, and how many do."""
+        first = np.searchsorted(self.steps, begin - self._slack(begin))
         return first, np.searchsorted(self.steps, end - self._slack(end)) - first
 
     @cached_property
@@ -832,6 +867,13 @@ class ElasticProgram(DeadlineProgram):
             + exempt[self.deadlines[0]][np.newaxis, :] @ variables.a
         )
         return total
+
+    @property
+    def _rounded_gpu_time(self) -> float:
+        """GPU seconds that the clock may round off or add to the plan by rule."""
+        planned = self._planned
+        ends = self._slack(planned.start) + self._slack(planned.end)
+        return float(self.q[planned.c] @ ends)
 
     def _later(self) -> Later:
         """The least GPU time, among plans of the same value."""

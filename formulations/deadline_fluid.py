@@ -418,7 +418,30 @@ class FluidProgram(DeadlineProgram):
         def cheapest(y: FloatArray) -> IntArray:
             return self._cheapest(*self.prices(y), WORK)
 
-        return Sifting(lambda: coarse.program, first, cheapest)
+        return Sifting(lambda: coarse.program, first, lambda y: self._lifted(coarse, y), cheapest)
+
+    def _lifted(self, coarse: FluidProgram, y: FloatArray) -> FloatArray:
+        """Duals of the rows from those of the program with merged intervals; they prove the same bound.
+
+        A dual is a price of a second, or of work. A second of an interval costs as much as one of the merged
+        interval that it is part of.
+        """
+        mine, theirs = self.program.arrays, coarse.program.arrays
+        middle = 0.5 * (self.edges[1:] + self.edges[:-1])
+        at = np.searchsorted(coarse.edges, middle, "right") - 1
+        lifted = np.zeros(mine.shape[0])
+
+        k, t, _, _ = self._time
+        k_merged, t_merged, _, _ = coarse._time
+        merged = len(coarse.length)
+        row = np.searchsorted(k_merged * merged + t_merged, k * merged + at[t])
+        lifted[mine.row_block("time").slice] = y[theirs.row_block("time").slice][row]
+        resource, t = np.divmod(self._held[1], len(self.length))
+        row = np.searchsorted(coarse._held[1], resource * merged + at[t])
+        lifted[mine.row_block("capacity").slice] = y[theirs.row_block("capacity").slice][row]
+        for block in ("work", "budget") if len(self.consumable) else ("work",):
+            lifted[mine.row_block(block).slice] = y[theirs.row_block(block).slice]
+        return lifted
 
     def prices(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Prices by the duals y of the rows: of a unit of each resource for a second, shape (R,
@@ -460,7 +483,7 @@ class FluidProgram(DeadlineProgram):
         upper = np.where(self.fits, self.span * n[k[of]], 0.0)
         y = lp.variables(len(of), name="y", upper=upper)
         k_a = of_deadline[self.chosen]
-        able = self._work_alone[self.chosen] >= 1.0 - DONE
+        able = self.able[self.chosen]
         a = lp.variables(len(k_a), name="a", upper=n[k_a] * able, integer=self.has_schedule)
         a_of_class = sp.csr_matrix(sum_by(k_a, 1.0, len(C)))
 
@@ -554,6 +577,11 @@ class FluidProgram(DeadlineProgram):
         ends = of_deadline * len(self.edges) + np.searchsorted(self.edges, due)
         last = np.maximum(np.searchsorted(k * len(self.edges) + t, ends), first)
         return np.asarray(done[last] - done[first])
+
+    @property
+    def able(self) -> BoolArray:
+        """Whether a job alone on the cluster could keep each deadline, (deadlines,)."""
+        return np.asarray(self._work_alone >= 1.0 - DONE)
 
     @cached_property
     def _entries(self) -> tuple[FloatArray, IntArray, IntArray]:

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from formulations.horizon import (
+    NO_VALUE,
     Supply,
     amount_of,
     asked_classes,
@@ -22,7 +23,7 @@ from formulations.horizon import (
 )
 from formulations.machines import place_in
 from formulations.reference_rates import refuse_endless
-from optsched.arrays import BoolArray, FloatArray, IntArray, owners, pointers, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, pointers, ranges
 from optsched.candidates import Classes
 from optsched.formulation import Infeasible
 from optsched.solution import Conflict, Schedule
@@ -68,6 +69,16 @@ class DeadlineProgram(ABC):
     @abstractmethod
     def size(self) -> IntArray:
         """Number of intervals of each column, (c,)."""
+
+    @property
+    @abstractmethod
+    def deadlines(self) -> tuple[IntArray, FloatArray, FloatArray]:
+        """(class, deadline, value) of each deadline of each class, in this order."""
+
+    @property
+    @abstractmethod
+    def able(self) -> BoolArray:
+        """Whether a job alone on the cluster could keep each of them."""
 
     @abstractmethod
     def _describe(self, block: str, number: int) -> str: ...
@@ -164,11 +175,15 @@ class DeadlineProgram(ABC):
 
     def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""
-        of_job = self.C.of_job
+        of_job, (k, _, value) = self.C.of_job, self.deadlines
+        could, gains = mask_of(k[self.able], len(self.C)), np.zeros(len(self.C))
+        np.maximum.at(gains, k, value * self.able)
+        in_vain = could & (gains == 0)
         declined = np.setdiff1d(np.flatnonzero(np.append(self.asked, False)[of_job]), schedule.job)
         needs = needs_of(self.C, of_job[declined])
         return tuple(
-            (job, f"it {words}") for job, words in zip(declined.tolist(), needs, strict=True)
+            (job, NO_VALUE if in_vain[of_job[job]] else f"it {words}")
+            for job, words in zip(declined.tolist(), needs, strict=True)
         )
 
     @cached_property

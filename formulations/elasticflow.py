@@ -3,20 +3,23 @@ expansion."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from formulations.deadline_elastic import DeadlineElastic
+from formulations.deadline_elastic import FOR_PROGRAM, DeadlineElastic
 from formulations.horizon import ROUNDING, Calendar
 from formulations.level_planner import Level, LevelJob, LevelPlan, Piece, Profile, Run, run_within
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.instance.durations import UNLIMITED, Timer
 from optsched.solution import Schedule
+
+CAREFUL = 0.5
+"""Part of a time limit after which jobs are not planned again for a newcomer."""
 
 
 class ElasticFlow(DeadlineElastic):
@@ -79,24 +82,29 @@ class ElasticFlow(DeadlineElastic):
     def plan_by_rule(
         self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run]
     ) -> LevelPlan:
-        return plan_shares(jobs, profile, self.timer)
+        return plan_shares(jobs, profile, self.timer.part(FOR_PROGRAM))
 
 
 def plan_shares(jobs: Sequence[LevelJob], profile: Profile, timer: Timer = UNLIMITED) -> LevelPlan:
     """The plan of the published rule; ``profile`` is not changed.
 
-    Once the time is over, newcomers take shares of what is left, whatever their deadlines, as those
-    of others are not planned again for them.
+    From `CAREFUL` of the time on, newcomers take shares of what is left, whatever their deadlines, as those of others
+    are not planned again for them. Once the time is over, no more are planned.
     """
-    plan, stopped = LevelPlan(jobs, profile.copy()), False
-    for number in sorted(range(len(jobs)), key=lambda number: _place(jobs, number)):
-        run = _share(jobs[number], plan.profile) if jobs[number].promised else None
-        if run is not None:
+    plan, careful = LevelPlan(jobs, profile.copy()), timer.part(CAREFUL)
+    stays = [job.promised or job.goes_on is not None for job in jobs]
+    for number in sorted(np.flatnonzero(stays).tolist(), key=lambda number: _place(jobs, number)):
+        if (run := _share(jobs[number], plan.profile)) is not None:
             plan.put(number, run)
-    for number in [number for number, job in enumerate(jobs) if not job.promised]:
-        stopped = stopped or timer.is_over
-        if not stopped:
-            plan = _with_newcomer(plan, number, profile) or plan
+        if timer.is_over:
+            plan.stopped = True
+            return plan
+    for number in np.flatnonzero(~np.array(stays, bool)).tolist():
+        if timer.is_over:
+            plan.stopped = True
+            return plan
+        if not careful.is_over:
+            plan = _with_newcomer(plan, number, profile, careful) or plan
         elif (run := _share(jobs[number], plan.profile)) is not None:
             plan.put(number, run)
     _expand(plan, timer)
@@ -108,14 +116,16 @@ def _place(jobs: Sequence[LevelJob], number: int) -> tuple[bool, float, int]:
     return jobs[number].goes_on is None, jobs[number].deadline, number
 
 
-def _with_newcomer(plan: LevelPlan, number: int, profile: Profile) -> LevelPlan | None:
-    """The plan with one job more; None if one of them finds no share."""
+def _with_newcomer(
+    plan: LevelPlan, number: int, profile: Profile, timer: Timer
+) -> LevelPlan | None:
+    """The plan with one job more; None if one of them finds no share, or there is no time."""
     jobs, place = plan.jobs, _place(plan.jobs, number)
     other = LevelPlan(jobs, profile.copy())
     for n in sorted([*plan.runs, number], key=lambda n: _place(jobs, n)):
         before = _place(jobs, n) < place
         run = plan.runs[n] if before else _share(jobs[n], other.profile)
-        if run is None:
+        if run is None or timer.is_over:
             return None
         other.put(n, run)
     return other
@@ -136,16 +146,20 @@ def _share(job: LevelJob, profile: Profile) -> Run | None:
     if job.goes_on is not None:
         return profile.earliest(job, levels)
     begin, stop, room = profile.room(levels, job.release, job.deadline)
+    if not len(begin):
+        return None
+    # The largest level, counted from 1, up to each share that fits into each period; 0 for none.
+    number = np.arange(len(levels) + 1)[:, np.newaxis]
+    fits = np.concatenate([np.ones((1, len(begin)), bool), room])
+    largest = np.maximum.accumulate(np.where(fits, number, 0))
     rate = np.array([0.0, *(1.0 / level.duration for level in levels)])
-    largest = np.zeros(len(begin), np.int64)
-    for share in range(1, len(levels) + 1):
-        smaller, largest = largest, np.where(room[share - 1], share, largest)
-        work = rate[largest] * (stop - begin)
-        enough = np.flatnonzero(np.cumsum(work[::-1])[::-1] >= 1.0 - ROUNDING)
-        if not len(enough):
-            continue
+    work = rate[largest] * (stop - begin)
+    # Work that a share does from the begin of each period on.
+    ahead = work[:, ::-1].cumsum(axis=1)[:, ::-1]
+    for share in np.flatnonzero(ahead[:, 0] >= 1.0 - ROUNDING).tolist():
         # The last period from whose begin on all work fits.
-        chosen = np.where(np.arange(len(begin)) >= enough[-1], largest, smaller)
+        last = np.flatnonzero(ahead[share] >= 1.0 - ROUNDING)[-1]
+        chosen = np.append(largest[share - 1, :last], largest[share, last:])
         run = run_within(job, _pieces(levels, chosen, begin, stop))
         if run is not None:
             return run
@@ -154,31 +168,35 @@ def _share(job: LevelJob, profile: Profile) -> Run | None:
 
 def _pieces(
     levels: Sequence[Level], chosen: IntArray, begin: FloatArray, stop: FloatArray
-) -> list[Piece]:
-    """Pieces at the level of each period, counted from 1, 0 for none; those that follow each other
-    at the same level are one.
+) -> Iterator[Piece]:
+    """Pieces at the level of each period, counted from 1, 0 for none; those that follow each other at
+    the same level are one.
     """
-    pieces: list[Piece] = []
-    for number, start, end in zip(chosen.tolist(), begin.tolist(), stop.tolist(), strict=True):
-        if not number or start >= end:
-            continue
-        level = levels[number - 1]
-        if pieces and pieces[-1].level is level and pieces[-1].end == start:
-            start = pieces.pop().begin
-        pieces.append(Piece(level, start, end))
-    return pieces
+    new = np.append(True, chosen[1:] != chosen[:-1])
+    first = np.flatnonzero(new & (chosen > 0))
+    last = np.flatnonzero(np.append(new[1:], True) & (chosen > 0))
+    for number, start, end in zip(
+        chosen[first].tolist(), begin[first].tolist(), stop[last].tolist(), strict=True
+    ):
+        if start < end:
+            yield Piece(levels[number - 1], start, end)
 
 
 def _expand(plan: LevelPlan, timer: Timer) -> None:
     """Give GPUs that are free now to jobs, one level at a time, until the time is over."""
-    while not timer.is_over:
-        wider = {n: run for n in plan.runs if (run := _wider(plan, n)) is not None}
+    while True:
+        wider: dict[int, Run] = {}
+        for number in plan.runs:
+            if timer.is_over:
+                plan.stopped = True
+                return
+            if (run := _wider(plan, number)) is not None:
+                wider[number] = run
         if not wider:
             return
         best = max(wider, key=lambda n: _gain(plan.runs[n], wider[n]))
         plan.profile.take(plan.runs[best], -1.0)
         plan.put(best, wider[best])
-    plan.stopped = True
 
 
 def _now(run: Run) -> Level | None:

@@ -31,6 +31,7 @@ from optsched.solution import Conflict
 ROUNDING = 1e-9
 """Part of a round by which moments may be off, and amounts of a resource."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
+NO_VALUE = "all deadlines that it could keep have the value 0: a plan without it is as good"
 TAKEN = "running jobs, nodes that open later or a restart leave it too little of that"
 NO_TIME_FOR_RULE = (
     "the time was over before all plans by rule were made: the best so far counts, and more time "

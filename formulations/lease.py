@@ -16,6 +16,7 @@ from pydantic import Field
 from formulations.constraints.holdings import gpus_held
 from formulations.horizon import (
     NO_TIME_FOR_RULE,
+    NO_VALUE,
     ROUNDING,
     Calendar,
     Supply,
@@ -58,6 +59,10 @@ MOST_COLUMNS = 2_000_000
 COLUMNS_PER_SECOND = 50_000
 """Columns per second of a time limit beyond which no program is built: to build, hand over and
 check it takes longer than a solver would have left.
+"""
+FOR_RULE, FOR_ORDER = 0.5, 0.9
+"""Parts of a time limit after which no further jobs are planned by rule, and jobs of the answer are not moved to
+earlier leases any more.
 """
 MOST_COUNTED = 20_000_000
 """Options times moments for which what is needed until then is added up."""
@@ -114,10 +119,9 @@ class Lease(Formulation):
     Solvers start from the plan by earliest deadline first, or by least slack first if the former
     leaves out jobs and the latter is better. It is also the answer if a limit leaves nothing
     better; without ``admission`` it exists only if one of the two keeps all deadlines. Under a time
-    limit it is made first, and the program is built only if it has at most 50,000 columns per
-    second of the limit. Else the answer is this plan, without a bound; if the limit stops the rule
-    too, the jobs that it has planned by then. Rounds use
-    ``admission`` and ``refine=shift`` unless the policy says otherwise. They decline no job that
+    limit it is made first, for at most half of the time, and the program is built only if it has at most
+    50,000 columns per second of the limit. Else the answer is this plan, without a bound; if the limit stops
+    the rule too, the jobs that it has planned by then. Rounds use ``admission`` and ``refine=shift`` unless the policy says otherwise. They decline no job that
     they admitted before (``take`` is = n_k for these) if they can.
 
     Options
@@ -355,7 +359,6 @@ class LeaseProgram:
         return replace(
             plan,
             known=lambda: point,
-            improve=plan.improve if self.timer.left > 0 else None,
             unsearched=(Termination.TIME_LIMIT, why),
         )
 
@@ -483,16 +486,16 @@ class LeaseProgram:
         k = self.C.class_a[self.o]
         wanted = np.where(self.size > 0, self.C.count[k], 0).astype(np.int64)
         must = self.planned[~self.optional[self.planned]]
-        best, value = None, -np.inf
+        best, value, timer = None, -np.inf, self.timer.part(FOR_RULE)
         for order in (self._by_deadline, self._by_slack):
-            S, X = self._in_order(wanted, order(), self.timer)
+            S, X = self._in_order(wanted, order(), timer)
             left = self.C.count - np.bincount(k, S, minlength=len(self.C))
             worth = float(self.v @ S + self._worth_of_first() @ X)
             if not (left[must] > 0).any() and worth > value:
                 best, value = np.concatenate([S, X]).astype(np.float64), worth
             if not (left[self.planned] > 0).any():
                 return LeasesByRule(best, stopped=False)
-        return LeasesByRule(best, stopped=self.timer.is_over)
+        return LeasesByRule(best, stopped=timer.is_over)
 
     def _by_deadline(self) -> IntArray:
         """Options by earliest deadline first, of equal ones the most valuable, then the smallest.
@@ -599,22 +602,24 @@ class LeaseProgram:
         One is the plan itself with every option moved as early as those of all others leave room,
         until none can be earlier alone. Where the first lease is worth nothing of itself, the
         others are built from scratch, in order of length, deadline and slack, each option as early
-        as those before it leave room, if all deadlines are kept so.
+        as those before it leave room, if all deadlines are kept so. Once the time is over, jobs stay
+        where they are.
         """
+        timer = self.timer.part(FOR_ORDER)
         S, X = np.split(np.round(x).astype(np.int64), [len(self.o)])
         planned = np.flatnonzero(S > 0)
-        plans = [self._moved_left(S, X)]
+        plans = [self._moved_left(S, X, timer)]
         if self.first_lease in ("ignore", "random") and len(self.o) <= MOST_REBUILT:
             for key in (self.b, self.l, self.l - self.b):
                 order = planned[np.lexsort((self.b[planned], key[planned]))]
-                again, built = self._in_order(S, order)
+                again, built = self._in_order(S, order, timer)
                 if np.array_equal(again, S):
                     plans.append(built)
         late = self.t / self.b[self.of]
         earliest_plan = min(plans, key=lambda plan: float(late @ plan))
         return np.concatenate([S, earliest_plan]).astype(np.float64)
 
-    def _moved_left(self, S: IntArray, X: IntArray) -> IntArray:
+    def _moved_left(self, S: IntArray, X: IntArray, timer: Timer) -> IntArray:
         """X with every option as early as the others leave room;
         a lease that costs value is not used more.
         """
@@ -632,6 +637,8 @@ class LeaseProgram:
                 o: sum(t * jobs for t, jobs in enumerate(running)) for o, running in runs.items()
             }
             for o in sorted(runs, key=lambda o: (when[o] / (count[o] * needed[o]), o)):
+                if timer.is_over:
+                    return self._together(runs)
                 room.take(holds[o], runs[o], -1)
                 most = room.jobs_at_once(holds[o], size[o], count[o])
                 if costs[self.part(o).start]:
@@ -709,6 +716,8 @@ class LeaseProgram:
         needs = f"{_leases(self.b[o])} of {many(int(self.C.gpus[self.o[o]]), 'GPU')}"
         if self.b[o] > self.l[o]:
             return f"it needs {needs}, {self.l[o]} before its deadline"
+        if not self.v[options[self.b[options] <= self.l[options]]].any():
+            return NO_VALUE
         use = self.uses[:, o]
         room = (free[:, : self.l[o]] >= use[:, np.newaxis] - ROUNDING)[use > 0].all(axis=0).sum()
         return (

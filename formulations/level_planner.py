@@ -943,8 +943,9 @@ def level_jobs(
     value: FloatArray,
     promised: BoolArray,
     restarts: Restarts | None = None,
+    timer: Timer = UNLIMITED,
 ) -> list[LevelJob]:
-    """The jobs of classes, with their levels.
+    """The jobs of classes, with their levels; raises `OutOfTime` once the time is over.
 
     Parameters
     ----------
@@ -957,6 +958,7 @@ def level_jobs(
         Classes whose jobs must meet their deadlines.
     restarts : Restarts, optional
         Of classes of one job each. None: jobs may stop and change at any moment without cost.
+    timer : Timer
     """
     table, now = C.instance.jobs_table, C.instance.now
     jobs = [
@@ -967,7 +969,7 @@ def level_jobs(
             bool(promised[k]),
             exempt=float(table.exempt_time[job]),
         )
-        for k, levels in _levels_by_class(C, column, due, value, restarts).items()
+        for k, levels in _levels_by_class(C, column, due, value, restarts, timer).items()
         for job in C.jobs_of(k).tolist()
     ]
     if restarts is not None:
@@ -983,7 +985,12 @@ def level_jobs(
 
 
 def _levels_by_class(
-    C: Classes, column: IntArray, due: FloatArray, value: FloatArray, restarts: Restarts | None
+    C: Classes,
+    column: IntArray,
+    due: FloatArray,
+    value: FloatArray,
+    restarts: Restarts | None,
+    timer: Timer,
 ) -> dict[int, list[Level]]:
     """The levels of each class, as of `level_jobs`."""
     first, again, onward = _restart_times(C, column, restarts)
@@ -1011,6 +1018,8 @@ def _levels_by_class(
         used = list(zip(resources[part], amounts[part], strict=True))
         holds = [(places[r], amount) for r, amount in used if renews[r] and amount > 0]
         spends = [(places[r], amount) for r, amount in used if not renews[r]]
+        if k not in levels:
+            timer.check()
         levels.setdefault(k, []).append(
             Level(
                 c,

@@ -64,7 +64,7 @@ STOPPED = {
     "work_limit": "the work limit was reached",
     "gap_limit": "the gap is small enough",
     "interrupted": "interrupted",
-    "by_rule": "a rule alone was asked for",
+    "by_rule": "no better plan than that of a rule was searched for",
     "imprecise": "the solver stopped before reaching the tolerance",
     "in_parts": "solved in parts",
 }

@@ -64,8 +64,8 @@ def solve_by_parts(
     bound, masters = -np.inf, 0
     # The last pass prices once more and then solves the integer program over the columns.
     for effort, whole in (*((effort, False) for effort in EFFORTS), (EFFORTS[-1], True)):
-        kept = 0.0 if whole else FOR_WHOLE * (limits.time or 0.0)
-        if timer.left <= kept or _end(arrays, points, bound, limits) is not None:
+        left = timer.left - (0.0 if whole else FOR_WHOLE * (limits.time or 0.0))
+        if left <= 0.0 or _end(arrays, points, bound, limits) is not None:
             continue
         found = dantzig_wolfe(
             program.master,
@@ -73,7 +73,7 @@ def solve_by_parts(
             columns,
             whole=whole,
             step=step,
-            time_limit=None if limits.time is None else timer.left - kept,
+            time_limit=None if limits.time is None else left,
             gap=limits.gap,
             tolerance=limits.tolerance,
             threads=limits.threads,

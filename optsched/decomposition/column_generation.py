@@ -19,7 +19,7 @@ from optsched.instance.durations import Timer
 from optsched.program import LinearProgram
 from optsched.program.integers import rounded_up
 from optsched.registry import load_solver
-from optsched.solution import PointStatus, Status, Values, gap_of
+from optsched.solution import PointStatus, Status, Termination, Values, gap_of
 from optsched.solvers import Limits, Progress, Session
 from optsched.solvers.base import Capability
 from optsched.solving.column_loop import ColumnLoop
@@ -290,7 +290,8 @@ class ColumnGeneration(ColumnLoop[FloatArray]):
             self._session = load_solver(self.solver)().open(program.arrays)
         values = self._session.run(self._limits_left())
         if values.x is None or values.y is None:
-            if self.timer.left <= 0:
+            # The solver may look at the clock a moment before we do.
+            if self.timer.left <= 0 or values.termination is Termination.TIME_LIMIT:
                 return values
             raise SolverCrashed(f"the master has no optimum: {values.words or values.termination}")
         return values

@@ -115,6 +115,8 @@ class Formulation(ABC, Displayed):
         """What rounds know of restarts; None: what the instance says of them."""
         self.timer = UNLIMITED
         """When the answer is due, for what a formulation does before a solver runs."""
+        self.searches = True
+        """Whether plans are made without a solver; a check of a given schedule needs none."""
 
     @property
     def leaves_idle(self) -> bool:
@@ -378,6 +380,15 @@ class Formulation(ABC, Displayed):
         Formulation
         """
         return self._with(timer=timer)
+
+    def for_checking(self) -> Self:
+        """The formulation whose programs only check schedules that somebody else made.
+
+        Returns
+        -------
+        Formulation
+        """
+        return self._with(searches=False)
 
     def restarts_of(self, instance: Instance) -> Restarts:
         """What is known of restarts: what rounds said, else what the instance says.

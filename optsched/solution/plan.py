@@ -143,12 +143,15 @@ class Sifting(NamedTuple):
         A relaxation with few columns.
     first : callable
         Duals of the relaxation -> columns of the program to begin with.
+    lifted : callable
+        Duals of the relaxation -> duals of the program that prove the same bound.
     cheapest : callable
         Duals of the program -> its columns that would be used at these prices.
     """
 
     coarse: Callable[[], LinearProgram]
     first: Callable[[FloatArray], IntArray]
+    lifted: Callable[[FloatArray], FloatArray]
     cheapest: Callable[[FloatArray], IntArray]
 
 
@@ -230,9 +233,10 @@ class LinearPlan:
         Where the program, which is a relaxation that is minimised, is solved over some of its
         columns.
     of_schedule : callable or None
-        `Schedule` -> the plan with a point for just this schedule, where a time limit may have
-        ended the search for the plan by rule that the points of this one rest on; raises ValueError
-        where there is none.
+        `Schedule` -> the plan with a point for just this schedule, where the points of this one rest on a plan by
+        rule, which a check does not make again; raises ValueError where there is none.
+    rounding : float
+        By how much the objective of a schedule may be off, as its times are rounded to those of the clock.
     """
 
     classes: Classes
@@ -257,6 +261,7 @@ class LinearPlan:
     machines: Callable[[], MachineTimes] | None = None
     sifting: Sifting | None = None
     of_schedule: Callable[[Schedule], LinearPlan] | None = None
+    rounding: float = 0.0
     units: ClassVar[Units] = AS_IT_IS
 
     def to_refute(self) -> LinearPlan:
@@ -276,7 +281,7 @@ class LinearPlan:
 
     def noise(self, schedule: Schedule) -> float:
         """Differences of the objective below this are rounding."""
-        return noise_at(self.program.arrays, self.complete(schedule))
+        return noise_at(self.program.arrays, self.complete(schedule)) + self.rounding
 
     def known_value(self) -> float | None:
         """Objective of the point that needs no solver; None if there is none."""

@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.errors import NOTHING_YET, Interrupted, SolverCrashed
@@ -273,15 +274,30 @@ def _is_shown_best(point: EvaluatedPoint, bound: float | None) -> bool:
     return bound is not None and alike(bound, point.value, OPTIMALITY, 0.0)
 
 
+def _price_choices(arrays: LinearForm, y: FloatArray) -> None:
+    """Set the duals of rows ``take`` of a plan, in place."""
+    block = next((rows.slice for rows in arrays.rows if rows.name == "take"), None)
+    if block is None:
+        return
+    sign = 1.0 if arrays.maximise else -1.0
+    choices = sp.coo_matrix(arrays.A.tocsr()[block])
+    worth = sign * np.where(arrays.upper > 0, arrays.cost, 0.0)[choices.col]
+    best = np.where(arrays.row_lower[block] == arrays.row_upper[block], -np.inf, 0.0)
+    np.maximum.at(best, choices.row, worth)
+    y[block] = sign * np.where(np.isfinite(best), best, 0.0)
+
+
 def duals_alone(arrays: LinearForm, program: AllocationProgram | None) -> FloatArray:
     """Duals that need no solver: all prices of resources are 0.
 
     For an allocation, the dual of the time of each class is the gain of its best column, so the
     bound is the value if every job were alone. For a ratio it is that of the best column. For a
-    plan that leaves no job out, duals of 0 prove the optimum.
+    plan the dual of each row ``take``, a choice among options, is the worth of the best one: this proves
+    the optimum where no job is left out.
     """
     y = np.zeros(arrays.shape[0])
     if program is None:
+        _price_choices(arrays, y)
         return y
     blocks_of = {rows.name: y[rows.slice] for rows in arrays.rows}
     if not program.utility.homogenised:

@@ -28,7 +28,13 @@ from optsched.solution import (
     Termination,
     Values,
 )
-from optsched.solution.certificate import OPTIMALITY, dual_bound, is_closed, noise_at
+from optsched.solution.certificate import (
+    OPTIMALITY,
+    dual_bound,
+    dual_residual,
+    is_closed,
+    noise_at,
+)
 from optsched.solution.explanation import Explanation
 from optsched.solution.plan import (
     Later,
@@ -48,6 +54,7 @@ from optsched.solving.certify import (
     certified_known,
     certified_linear,
     contradicts,
+    duals_alone,
     nothing_found,
     unless_interrupted,
     without_point,
@@ -70,6 +77,10 @@ NO_PLAN_BY_RULE = "not proven: the plan by rule does not keep all deadlines"
 NOT_PROVEN = (
     "not proven: no plan that keeps all deadlines was found, but a relaxation of jobs on several "
     "GPUs keeps them"
+)
+NEITHER_PROVEN = (
+    "not proven: no plan that keeps all deadlines was found, and a limit ended the search for a "
+    "proof that there is none"
 )
 KEPT = 1e-9
 """Relative rounding by which a later run may lose of an earlier objective."""
@@ -250,7 +261,7 @@ def _guaranteed(plan: LinearPlan, solved: SolvedProgram) -> SolvedProgram:
 
 
 def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) -> Outcome | None:
-    """An outcome that needs no solver: a known point that duals of 0 prove optimal, or the known
+    """An outcome that needs no solver: a known point that `duals_alone` prove optimal, or the known
     point if the plan wants no further search. None: a solver is needed.
     """
     if point is None and plan.unsearched is None:
@@ -259,18 +270,20 @@ def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) 
     if point is None:
         engine.use(ClosedForm, why)
         return nothing_found(engine, Values(end, words=f"{NO_PLAN_BY_RULE} ({why})"))
-    if plan.solves_later and plan.later:  # their programs need a solver
-        return None
+    if plan.solves_later and any(later.is_solved for later in plan.later):
+        return None  # their programs need a solver
     arrays = plan.program.arrays
-    zero = np.zeros(arrays.shape[0])
-    proved = dual_bound(arrays, zero) == arrays.objective(point)
+    y = duals_alone(arrays, None)
+    value, bound = arrays.objective(point), dual_bound(arrays, y)
+    # The bound is a sum in another order.
+    proved = bound is not None and is_closed(value, bound, 0.0, noise_at(arrays, point))
     if not proved and plan.unsearched is None:
         return None
     if proved and end is not Termination.TIME_LIMIT:
         end, why = Termination.OPTIMAL, "no plan is better"
     engine.use(ClosedForm, why)
-    values = Values(end, PointStatus.FEASIBLE, x=point, y=zero)
-    outcome = certified_linear(engine, arrays, values, zero)
+    values = Values(end, PointStatus.FEASIBLE, x=point, y=y)
+    outcome = certified_linear(engine, arrays, values, y)
     return _without_bound(outcome) if end is Termination.TIME_LIMIT else outcome
 
 
@@ -328,10 +341,15 @@ def _refuted(engine: Engine, plan: LinearPlan, all_schedules: LinearPlan) -> Sol
     found = solve_plan(engine, all_schedules)
     if found.outcome.status is Status.INFEASIBLE:
         return found._replace(program=plan)
-    values = replace(found.outcome.values, words=NOT_PROVEN)
-    if plan.unsearched is not None:
+    values, notes = found.outcome.values, [NOT_PROVEN]
+    if values.termination in STOPPED:
+        notes = [NEITHER_PROVEN]
+    elif plan.unsearched is not None:
         values = replace(values, termination=plan.unsearched[0])
-    return SolvedProgram(plan, nothing_found(engine, values), notes=(NOT_PROVEN,))
+    if plan.unsearched is not None:
+        notes.append(plan.unsearched[1])
+    values = replace(values, words=notes[0])
+    return SolvedProgram(plan, nothing_found(engine, values), notes=tuple(notes))
 
 
 # --- relaxations of a plan ------------------------------------------------------------------------
@@ -374,7 +392,7 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
     if sifted is None:
         outcome = engine.solve_linear(arrays, None, point)
     elif sifted.x is None:
-        outcome = nothing_found(engine, sifted)
+        outcome = _with_bound(nothing_found(engine, sifted), arrays, sifted.y)
     else:
         outcome = certified_linear(engine, arrays, sifted, sifted.y)
     if outcome.status is Status.INFEASIBLE:
@@ -409,11 +427,34 @@ def _best_schedule(
     if best is not None:
         return best
     if x is None:
-        return _without_schedule_of(plan, unless_interrupted(outcome))
+        return _without_schedule_of(plan, _without_duals(unless_interrupted(outcome)))
     nothing = nothing_found(engine, replace(outcome.values, words=UNDECIDED))
-    if outcome.bound is not None:
-        nothing = replace(nothing, bound=outcome.bound, bound_source="relaxation")
+    nothing = _without_duals(replace(nothing, bound=outcome.bound))
     return SolvedProgram(plan, nothing, notes=(UNDECIDED,))
+
+
+def _with_bound(outcome: Outcome, arrays: LinearArrays, y: FloatArray | None) -> Outcome:
+    """An outcome of a stopped run without a point, with the bound that its duals prove."""
+    bound = None if y is None else dual_bound(arrays, y)
+    if y is None or bound is None:
+        return outcome
+    return replace(
+        outcome,
+        bound=bound,
+        bound_source="dual",
+        certificate=replace(
+            outcome.certificate, proof="dual", residuals={"duals": dual_residual(arrays, y)}
+        ),
+        duals={rows.name: y[rows.slice] for rows in arrays.rows},
+    )
+
+
+def _without_duals(outcome: Outcome) -> Outcome:
+    """An outcome without a point, whose bound is that of a relaxation; such a file holds no duals."""
+    if outcome.bound is None:
+        return outcome
+    certificate = replace(outcome.certificate, proof="none", residuals={})
+    return replace(outcome, bound_source="relaxation", certificate=certificate, duals=None)
 
 
 def _by_sifting(engine: Engine, plan: LinearPlan) -> Values | None:

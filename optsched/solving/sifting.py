@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, IntArray
 from optsched.program import Block, LinearArrays
 from optsched.solution import PointStatus, Termination, Values
+from optsched.solution.certificate import dual_bound
 from optsched.solution.plan import Sifting
 from optsched.solvers.interrupt import delayed_interrupt, interrupted
 from optsched.solving.engine import Engine
@@ -51,9 +52,10 @@ def solve_by_sifting(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> 
     Returns
     -------
     Values
-        `INFEASIBLE`: the relaxation or all columns together leave rows short. Where a limit or the
-        user stopped a run, the last point that leaves no row short, and the last duals, if there
-        are any. `IMPRECISE`: other columns would still be chosen, or a run gave no duals.
+        `INFEASIBLE`: the relaxation or all columns together leave rows short. Where a limit or the user
+        stopped a run, the last point that leaves no row short, if there is one, and the best duals: the last
+        ones, or those of the relaxation.
+        `IMPRECISE`: other columns would still be chosen, or a run gave no duals.
 
     Raises
     ------
@@ -74,16 +76,18 @@ def _sifted(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
     if found.termination is not Termination.OPTIMAL or found.y is None:
         return replace(known, termination=_end_of(found))
     prices = found.y
+    lifted = engine.build(lambda: sifting.lifted(prices))
+    known = replace(known, y=lifted)
     chosen = engine.build(lambda: sifting.first(prices))
     penalties = iter(PENALTIES)
     penalty = next(penalties)
     for _ in range(MOST_TURNS):
         if interrupted():
-            return replace(known, termination=Termination.INTERRUPTED)
+            return _stopped(arrays, known, lifted, Termination.INTERRUPTED)
         restricted = _RestrictedProgram(arrays, chosen, penalty)
         values = engine.run(engine.open(restricted.program))
         if values.termination is not Termination.OPTIMAL or values.x is None or values.y is None:
-            return replace(known, termination=_end_of(values))
+            return _stopped(arrays, known, lifted, _end_of(values))
         x, y = restricted.spread(values.x, values.y)
         kept = restricted.missing(values.x) <= SHORT
         if kept:
@@ -103,6 +107,14 @@ def _sifted(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
         elif (penalty := next(penalties, 0.0)) == 0.0:
             return replace(known, termination=Termination.INFEASIBLE)
     return known
+
+
+def _stopped(arrays: LinearArrays, known: Values, lifted: FloatArray, end: Termination) -> Values:
+    """What is known, with the duals of the better bound; nothing is minimised below it."""
+    assert known.y is not None
+    of_last, of_lifted = (dual_bound(arrays, y) for y in (known.y, lifted))
+    worse = of_last is None or (of_lifted is not None and of_lifted > of_last)
+    return replace(known, termination=end, y=lifted if worse else known.y)
 
 
 def _end_of(values: Values) -> Termination:

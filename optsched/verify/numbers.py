@@ -177,13 +177,19 @@ def read_duals(
 ) -> FloatArray | None:
     """Row duals of the file, None if there are none,
     or with findings if they don't fit the rows.
+
+    A block whose duals are all 0 fits any number of rows, as none of them has a part in the bound.
     """
-    blocks = document.duals
-    if blocks is None:
+    if document.duals is None:
         return None
-    before = len(findings)
-    rows = arrays.rows
-    for name in [name for name in blocks if name not in {block.name for block in rows}]:
+    before, rows = len(findings), arrays.rows
+    length = {block.name: len(block) for block in rows}
+    blocks = {
+        name: found if any(found) else [0.0] * length.get(name, 0)
+        for name, found in document.duals.items()
+        if any(found) or name in length
+    }
+    for name in [name for name in blocks if name not in length]:
         reason = listed(block.name for block in rows)
         findings.add(
             join("duals", [name]), f"expected no such entry: the blocks of rows are {reason}"

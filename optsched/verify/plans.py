@@ -14,7 +14,6 @@ from optsched.solution.certificate import OPTIMALITY, dual_bound, dual_residual,
 from optsched.solution.document import AllocationRow, ScheduleRow
 from optsched.solution.plan import LinearPlan, Plan
 from optsched.solution.solution import DUAL_ROWS
-from optsched.solution.values import Termination
 from optsched.verify.findings import RELATIVE, BoundVerdict, Findings
 from optsched.verify.nothing import check_nothing
 from optsched.verify.numbers import check_contradiction, check_metrics, read_duals
@@ -42,7 +41,9 @@ def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> Boun
     before = len(findings)
     _check_first(subject, schedule, findings)
     try:
-        plan, value = _valued(subject, plan, schedule)
+        if isinstance(plan, LinearPlan) and plan.of_schedule is not None:
+            plan = plan.of_schedule(schedule)
+        value = plan.value(schedule)
     except ValueError as error:
         # All that follows is about the point of the schedule, and there is none.
         findings.add("schedule", str(error))
@@ -52,20 +53,6 @@ def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> Boun
     known = plan.known_value() if document.bound_source == "solver" else None
     check_contradiction(document, findings, plan.noise(schedule), known)
     return method if len(findings) == before else "not verifiable"
-
-
-def _valued(subject: RebuiltSolution, plan: Plan, schedule: Schedule) -> tuple[Plan, float]:
-    """The plan in which the schedule is a point, and its objective; raises ValueError without
-    one.
-    """
-    timed = subject.document.termination == Termination.TIME_LIMIT
-    try:
-        return plan, plan.value(schedule)
-    except ValueError:
-        if not (timed and isinstance(plan, LinearPlan) and plan.of_schedule is not None):
-            raise
-        plan = plan.of_schedule(schedule)
-        return plan, plan.value(schedule)
 
 
 def resolve_schedule(subject: RebuiltSolution, findings: Findings) -> Schedule | None:

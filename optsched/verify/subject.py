@@ -166,6 +166,7 @@ def _built(
     """Classes and program, with the columns that were generated and the stages
     that were solved before.
     """
+    formulation = formulation.for_checking()
     classes = formulation.classes(candidates)
     program = _program(formulation, classes)
     # A file has only the generated columns that are in use. The program without them prices all

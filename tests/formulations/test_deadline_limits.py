@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,12 @@ from plan_instances import leases, made, verified
 import optsched
 from formulations import deadline_elastic, deadline_fluid, lease
 from formulations.deadline_elastic import DeadlineElastic
+from formulations.deadline_fluid import FluidProgram
+from formulations.elasticflow import ElasticFlow
+from formulations.horizon import NO_VALUE
+from formulations.lease_room import earliest
 from formulations.level_planner import LevelPlan, plan_levels
+from optsched.decomposition import by_parts
 from optsched.instance import Instance
 from optsched.instance.durations import Timer
 from optsched.solution import plan
@@ -161,8 +167,10 @@ def test_without_time_for_the_program_of_leases_the_plan_by_rule_is_the_answer(
 
 @pytest.mark.property
 def test_elasticflow_gives_shares_of_what_is_left_where_the_clock_stops_it() -> None:
-    answers = answers_by_limit(elastic_jobs(5), range(1, 60), "elasticflow", admission=True)
-    assert {solution.objective for solution in answers} == {0.0}
+    """First no newcomer has a share, then some have, at last all."""
+    answers = answers_by_limit(elastic_jobs(5), range(1, 150), "elasticflow", admission=True)
+    lost = [solution.objective for solution in answers]
+    assert set(lost) == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0} and lost[-1] == 0.0, lost
     assert answers[0].termination == "time_limit" and answers[-1].status == "optimal"
 
 
@@ -188,6 +196,55 @@ def test_a_rule_that_takes_its_part_of_the_time_leaves_the_rest_to_the_proof_tha
     solution = optsched.solve(instance, "deadline-elastic", time_limit=limit)
     assert (solution.status, solution.certificate.proof) == ("infeasible", "dual")
     assert {one.block for one in solution.conflicts} == {"work", "capacity"}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 100.0])
+def test_what_is_not_proven_is_told_without_a_claim(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule keeps one job of three that can be kept. Only who has the time knows that a relaxation keeps all."""
+    now = [0.0]
+
+    def poor_rule(self: Any, jobs: Any, profile: Any, last: Any) -> LevelPlan:
+        plan = LevelPlan(jobs, profile.copy())
+        plan.add(0)
+        return plan
+
+    def slow_proof(self: FluidProgram) -> Any:
+        now[0] = seconds
+        return real(self)
+
+    real = FluidProgram.program_first
+    monkeypatch.setattr(FluidProgram, "program_first", slow_proof)
+    monkeypatch.setattr(ElasticFlow, "plan_by_rule", poor_rule)
+    limit = Timer.after(10.0, clock=lambda: now[0])
+    solution = optsched.solve(elastic_jobs(3, gpus=4), "elasticflow", time_limit=limit)
+    ends = {0.0: "by_rule", 100.0: "time_limit"}
+    assert (solution.status, solution.termination) == ("limit", ends[seconds])
+    why, rule = solution.notes
+    assert ("keeps them" in why) == (seconds == 0.0)
+    assert ("a limit ended the search" in why) == (seconds > 0.0)
+    assert "keeps 1 of the 3 jobs" in rule and "admission" in rule
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_jobs_are_not_moved_to_earlier_leases_once_the_time_is_over(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = []
+    monkeypatch.setattr(lease, "FOR_ORDER", seconds)
+    monkeypatch.setattr(lease, "earliest", lambda *given: moved.append(1) or earliest(*given))
+    instance = leases([2, 1, 1], [1, 1, 1], [3, 3, 3], 2)
+    solution = optsched.solve(instance, "lease", time_limit=ticking(10_000))
+    assert verified(solution).status == "optimal"
+    assert bool(moved) == (seconds > 0.0)
+
+
+def test_levels_of_jobs_are_not_made_once_the_time_is_over() -> None:
+    """Thousands of jobs take seconds."""
+    stopped = optsched.solve(elastic_jobs(50), "elasticflow", time_limit=ticking(10))
+    assert (stopped.status, stopped.termination, stopped.schedule) == ("limit", "time_limit", None)
+    assert "before a solver could begin" in stopped.notes[0]
 
 
 def test_an_infeasible_program_that_is_sifted_is_planned_by_rule_once(
@@ -223,6 +280,30 @@ def test_a_program_that_is_too_large_is_not_built(monkeypatch: pytest.MonkeyPatc
     solution = solve(instance, "deadline-elastic")
     assert (solution.termination, solution.objective) == ("by_rule", 1.0)
     assert "program would have" in solution.solver.reason
+
+
+@pytest.mark.parametrize("second", [0.0, 5.0])
+def test_no_solver_runs_where_the_plan_by_rule_has_the_most_value_of_every_job(
+    second: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job has two deadlines, of which the later one is worth less."""
+    monkeypatch.setattr(plan, "LATER_COLUMNS", 0)
+    option = {"pool": "v100", "gpus": 1, "duration": 10.0}
+    options = [
+        option | {"value": value, "attributes": {"deadline": deadline}}
+        for value, deadline in ((9.0, 10.0), (second, 30.0))
+    ]
+    pool = {"name": "v100", "nodes": 1, "gpus_per_node": 1}
+    jobs = [{"id": name, "options": options} for name in ("a", "b")]
+    whole = made(round=10.0, cluster={"pools": [pool]}, jobs=jobs[:1])
+    for formulation in ("lease", "deadline-elastic"):
+        solution = solve(whole, formulation)
+        assert (solution.status, solution.solver.name) == ("optimal", "closed form")
+        assert solution.certificate.proof == "dual"
+    both = made(round=10.0, cluster={"pools": [pool]}, jobs=jobs)
+    solution = solve(both, "lease")
+    assert (solution.status, solution.objective) == ("optimal", 9.0 + second)
+    assert solution.solver.name != "closed form"
 
 
 @pytest.mark.parametrize(("deadline", "lost"), [(8.0, 2.0), (100.0, 0.0)])
@@ -266,3 +347,35 @@ def test_who_cannot_be_in_time_alone_is_in_the_bound(formulation: str, program: 
     options = {"program": program} if formulation == "deadline-elastic" else {}
     solution = solve(elastic_jobs(5, deadline=8.0), formulation, **options)
     assert (solution.status, solution.objective, solution.bound) == ("optimal", 2.0, 2.0)
+
+
+@pytest.mark.parametrize("seconds", range(1, 12))
+def test_column_generation_ends_where_the_clock_does(
+    seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock goes on between the look whether there is time and the one how much there is."""
+    timer = ticking(seconds)
+    monkeypatch.setattr(by_parts, "Timer", SimpleNamespace(after=lambda limit: timer))
+    crowded = elastic_jobs(5, deadline=24.0, gpus=2)
+    options = {"columns": 0, "admission": True}
+    solution = optsched.solve(crowded, "deadline-elastic", time_limit=100.0, options=options)
+    assert verified(solution).status in ("feasible", "optimal")
+
+
+@pytest.mark.parametrize("formulation", ["lease", "deadline-elastic", "deadline-fluid"])
+def test_a_job_that_could_only_have_no_value_is_declined_for_that(formulation: str) -> None:
+    """Its first deadline, which is worth something, is too early for it."""
+    option = {"pool": "v100", "gpus": 1, "duration": 10.0}
+    jobs = [
+        {
+            "id": name,
+            "options": [
+                option | {"value": value, "attributes": {"deadline": deadline}}
+                for value, deadline in values
+            ],
+        }
+        for name, values in (("some", [(1.0, 40.0)]), ("none", [(3.0, 5.0), (0.0, 40.0)]))
+    ]
+    pool = {"name": "v100", "nodes": 1, "gpus_per_node": 2}
+    instance = made(round=10.0, cluster={"pools": [pool]}, jobs=jobs)
+    assert dict(solve(instance, formulation).declined) == {"none": NO_VALUE}

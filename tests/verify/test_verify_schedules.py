@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import optsched
+from formulations.deadline_elastic import DeadlineElastic
+from formulations.elasticflow import ElasticFlow
 from optsched import Solution
 
 
@@ -55,3 +57,36 @@ def test_a_lease_that_is_given_to_another_job_is_refused() -> None:
     document = leased.to_document()
     document["schedule"][7]["job"] = "j0"
     assert "schedule" in fields(leased, document)
+
+
+@pytest.mark.parametrize("formulation", ["deadline-elastic", "elasticflow"])
+@pytest.mark.parametrize("admission", [True, False])
+@pytest.mark.parametrize("deadline", [12.0, 30.0])
+def test_no_plan_is_made_by_rule_to_check_one(
+    formulation: str, admission: bool, deadline: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three jobs are done by the first deadline, and all by the second."""
+    document = {
+        "format": "optsched-instance/1",
+        "now": 0.0,
+        "cluster": {"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 2}]},
+        "jobs": [
+            {
+                "id": str(n),
+                "gpus": 1,
+                "steps": 10.0,
+                "deadline": deadline,
+                "throughput": {"v100": 1.0},
+            }
+            for n in range(3)
+        ],
+    }
+    instance = optsched.Instance.from_document(document)
+    solution = optsched.solve(instance, formulation, admission=admission)
+    monkeypatch.setattr(DeadlineElastic, "plan_by_rule", None)
+    monkeypatch.setattr(ElasticFlow, "plan_by_rule", None)
+    assert optsched.verify(solution).ok
+    if solution.schedule is not None:
+        found = solution.to_document()
+        found["schedule"][0]["end"] += 50.0
+        assert not optsched.verify(instance, found).ok
