@@ -121,8 +121,8 @@ class Lease(Formulation):
     better; without ``admission`` it exists only if one of the two keeps all deadlines. Under a time
     limit it is made first, for at most half of the time, and the program is built only if it has at most
     50,000 columns per second of the limit. Else the answer is this plan, without a bound; if the limit stops
-    the rule too, the jobs that it has planned by then. Rounds use ``admission`` and ``refine=shift`` unless the policy says otherwise. They decline no job that
-    they admitted before (``take`` is = n_k for these) if they can.
+    the rule too, the jobs that it has planned by then. Rounds use ``admission`` and ``refine=shift`` unless the
+    policy says otherwise. They decline no job that they admitted before (``take`` is = n_k for these) if they can.
 
     Options
         first_lease   GPUs used in the first lease: ``ignore``, ``minimise`` or ``maximise`` them;
