@@ -48,8 +48,8 @@ class ElasticFlow(DeadlineElastic):
     s apart, ends are rounded up to that, all newcomers of a plan are declined together and never
     asked again, and a table bounds the GPUs of each model.
 
-    Once the time is over, the remaining new jobs get shares of the free GPUs, and no job is planned
-    again.
+    After half of the time that it has, the remaining new jobs get shares of the free GPUs, and no job is planned again.
+    Once the time is over, they are declined.
 
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines.

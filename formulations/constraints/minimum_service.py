@@ -30,7 +30,8 @@ class MinimumService(OfJobs):
 
     iso_k is the throughput of class k in steps/s under `formulations.isolated`. a <= 1 of it is
     feasible without other constraints; a = 1 is the sharing incentive. A job named by ``jobs`` that
-    can run nowhere makes the instance infeasible.
+    can run nowhere makes the instance infeasible. Of other jobs that can run nowhere nothing is
+    asked: they are ``unplaced``, with the reason.
 
     Options
         fraction   a; of the time at most 1.

@@ -108,7 +108,7 @@ def test_ctrl_c_between_two_runs_ends_it(monkeypatch: pytest.MonkeyPatch) -> Non
     # While the columns of the second run are chosen
     monkeypatch.setattr(FluidProgram, "_cheapest", pressed)
     count = from_run(100, monkeypatch, real)
-    assert solve().status == "feasible"
+    assert solve().schedule is not None
     assert count == [1]
 
 
