@@ -437,7 +437,8 @@ class ElasticProgram(DeadlineProgram):
     def steps(self) -> FloatArray:
         """Seconds from now to the beginning of each step.
 
-        Of plans by rule alone only those in which most is held: after some piece begins, and before the next one ends.
+        Of plans by rule alone only those in which most is held: after some piece begins, and before
+        the next one ends.
         """
         if self.solved:
             return np.unique(np.concatenate([self.edges, self._events]))
@@ -526,7 +527,9 @@ class ElasticProgram(DeadlineProgram):
 
     @property
     def able(self) -> BoolArray:
-        """Whether each deadline leaves the job as much time as its fastest level needs without a restart."""
+        """Whether each deadline leaves the job as much time as its fastest level needs without a
+        restart.
+        """
         j, due, _ = self.deadlines
         fastest = np.full(len(self.C), np.inf)
         np.minimum.at(fastest, self.j, self.d)
@@ -588,7 +591,7 @@ class ElasticProgram(DeadlineProgram):
         )
 
     def _unsearched_for_all(self) -> tuple[Termination, str] | None:
-        """``unsearched``, with the number of jobs that the plan by rule keeps, where that is too few."""
+        """``unsearched``, with the number of jobs that the plan by rule keeps, if that is too few."""
         kept, asked = np.count_nonzero(self.must[self.z]), np.count_nonzero(self.must)
         if self.unsearched is None or kept == asked:
             return self.unsearched
@@ -608,7 +611,7 @@ class ElasticProgram(DeadlineProgram):
         return self._with_witness(self.witness, end, why).plan()
 
     def without_search(self) -> LinearPlan:
-        """The same without any plan by rule; `of_schedule` gives it the one that is to be checked."""
+        """The same without any plan by rule; `of_schedule` gives it the one to be checked."""
         return self._of_runs({}).plan()
 
     def _of_runs(self, runs: Mapping[int, Run]) -> ElasticProgram:
@@ -626,8 +629,8 @@ class ElasticProgram(DeadlineProgram):
         return alone
 
     def of_schedule(self, schedule: Schedule) -> LinearPlan:
-        """The same, in which jobs run as in a schedule or are declined. Raises ValueError where a job that goes on
-        to its end is not in it.
+        """The same, in which jobs run as in a schedule or are declined. Raises ValueError where a
+        job that goes on to its end is not in it.
         """
         levels = {level.column: level for level in self._levels}
         pieces: dict[int, list[Piece]] = {}

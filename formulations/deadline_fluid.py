@@ -421,10 +421,11 @@ class FluidProgram(DeadlineProgram):
         return Sifting(lambda: coarse.program, first, lambda y: self._lifted(coarse, y), cheapest)
 
     def _lifted(self, coarse: FluidProgram, y: FloatArray) -> FloatArray:
-        """Duals of the rows from those of the program with merged intervals; they prove the same bound.
+        """Duals of the rows from those of the program with merged intervals; they prove the same
+        bound.
 
-        A dual is a price of a second, or of work. A second of an interval costs as much as one of the merged
-        interval that it is part of.
+        A dual is a price of a second, or of work. A second of an interval costs as much as one of
+        the merged interval that it is part of.
         """
         mine, theirs = self.program.arrays, coarse.program.arrays
         middle = 0.5 * (self.edges[1:] + self.edges[:-1])

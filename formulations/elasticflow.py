@@ -48,8 +48,8 @@ class ElasticFlow(DeadlineElastic):
     s apart, ends are rounded up to that, all newcomers of a plan are declined together and never
     asked again, and a table bounds the GPUs of each model.
 
-    After half of the time that it has, the remaining new jobs get shares of the free GPUs, and no job is planned again.
-    Once the time is over, they are declined.
+    After half of the time that it has, the remaining new jobs get shares of the free GPUs, and no
+    job is planned again. Once the time is over, they are declined.
 
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines.
@@ -88,8 +88,8 @@ class ElasticFlow(DeadlineElastic):
 def plan_shares(jobs: Sequence[LevelJob], profile: Profile, timer: Timer = UNLIMITED) -> LevelPlan:
     """The plan of the published rule; ``profile`` is not changed.
 
-    From `CAREFUL` of the time on, newcomers take shares of what is left, whatever their deadlines, as those of others
-    are not planned again for them. Once the time is over, no more are planned.
+    From `CAREFUL` of the time on, newcomers take shares of what is left, whatever their deadlines,
+    as those of others are not planned again for them. Once the time is over, no more are planned.
     """
     plan, careful = LevelPlan(jobs, profile.copy()), timer.part(CAREFUL)
     stays = [job.promised or job.goes_on is not None for job in jobs]
@@ -169,8 +169,8 @@ def _share(job: LevelJob, profile: Profile) -> Run | None:
 def _pieces(
     levels: Sequence[Level], chosen: IntArray, begin: FloatArray, stop: FloatArray
 ) -> Iterator[Piece]:
-    """Pieces at the level of each period, counted from 1, 0 for none; those that follow each other at
-    the same level are one.
+    """Pieces at the level of each period, counted from 1, 0 for none; those that follow each other
+    at the same level are one.
     """
     new = np.append(True, chosen[1:] != chosen[:-1])
     first = np.flatnonzero(new & (chosen > 0))

@@ -61,8 +61,8 @@ COLUMNS_PER_SECOND = 50_000
 check it takes longer than a solver would have left.
 """
 FOR_RULE, FOR_ORDER = 0.5, 0.9
-"""Parts of a time limit after which no further jobs are planned by rule, and jobs of the answer are not moved to
-earlier leases any more.
+"""Parts of a time limit after which no further jobs are planned by rule, and jobs of the answer are
+not moved to earlier leases any more.
 """
 MOST_COUNTED = 20_000_000
 """Options times moments for which what is needed until then is added up."""
@@ -119,10 +119,11 @@ class Lease(Formulation):
     Solvers start from the plan by earliest deadline first, or by least slack first if the former
     leaves out jobs and the latter is better. It is also the answer if a limit leaves nothing
     better; without ``admission`` it exists only if one of the two keeps all deadlines. Under a time
-    limit it is made first, for at most half of the time, and the program is built only if it has at most
-    50,000 columns per second of the limit. Else the answer is this plan, without a bound; if the limit stops
-    the rule too, the jobs that it has planned by then. Rounds use ``admission`` and ``refine=shift`` unless the
-    policy says otherwise. They decline no job that they admitted before (``take`` is = n_k for these) if they can.
+    limit it is made first, for at most half of the time, and the program is built only if it has at
+    most 50,000 columns per second of the limit. Else the answer is this plan, without a bound; if
+    the limit stops the rule too, the jobs that it has planned by then. Rounds use ``admission`` and
+    ``refine=shift`` unless the policy says otherwise. They decline no job that they admitted before
+    (``take`` is = n_k for these) if they can.
 
     Options
         first_lease   GPUs used in the first lease: ``ignore``, ``minimise`` or ``maximise`` them;
@@ -602,8 +603,8 @@ class LeaseProgram:
         One is the plan itself with every option moved as early as those of all others leave room,
         until none can be earlier alone. Where the first lease is worth nothing of itself, the
         others are built from scratch, in order of length, deadline and slack, each option as early
-        as those before it leave room, if all deadlines are kept so. Once the time is over, jobs stay
-        where they are.
+        as those before it leave room, if all deadlines are kept so. Once the time is over, jobs
+        stay where they are.
         """
         timer = self.timer.part(FOR_ORDER)
         S, X = np.split(np.round(x).astype(np.int64), [len(self.o)])

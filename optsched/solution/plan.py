@@ -233,10 +233,12 @@ class LinearPlan:
         Where the program, which is a relaxation that is minimised, is solved over some of its
         columns.
     of_schedule : callable or None
-        `Schedule` -> the plan with a point for just this schedule, where the points of this one rest on a plan by
-        rule, which a check does not make again; raises ValueError where there is none.
+        `Schedule` -> the plan with a point for just this schedule, where the points of this one
+        rest on a plan by rule, which a check does not make again; raises ValueError where there is
+        none.
     rounding : float
-        By how much the objective of a schedule may be off, as its times are rounded to those of the clock.
+        By how much the objective of a schedule may be off, as its times are rounded to those of the
+        clock.
     """
 
     classes: Classes

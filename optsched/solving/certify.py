@@ -292,8 +292,8 @@ def duals_alone(arrays: LinearForm, program: AllocationProgram | None) -> FloatA
 
     For an allocation, the dual of the time of each class is the gain of its best column, so the
     bound is the value if every job were alone. For a ratio it is that of the best column. For a
-    plan the dual of each row ``take``, a choice among options, is the worth of the best one: this proves
-    the optimum where no job is left out.
+    plan the dual of each row ``take``, a choice among options, is the worth of the best one: this
+    proves the optimum where no job is left out.
     """
     y = np.zeros(arrays.shape[0])
     if program is None:
