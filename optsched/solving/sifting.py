@@ -54,7 +54,8 @@ def solve_by_sifting(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> 
     Values
         `INFEASIBLE`: the relaxation or all columns together leave rows short. Where a limit or the
         user stopped a run, the last point that leaves no row short, if there is one, and the best
-        duals: the last ones, or those of the relaxation. `IMPRECISE`: other columns would still be chosen, or a run gave no duals.
+        duals: the last ones, or those of the relaxation. `IMPRECISE`: other columns would still be
+        chosen, or a run gave no duals.
 
     Raises
     ------
