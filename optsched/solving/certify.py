@@ -20,10 +20,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.errors import NOTHING_YET, Interrupted, SolverCrashed
@@ -274,13 +273,13 @@ def _is_shown_best(point: EvaluatedPoint, bound: float | None) -> bool:
     return bound is not None and alike(bound, point.value, OPTIMALITY, 0.0)
 
 
-def _price_choices(arrays: LinearForm, y: FloatArray) -> None:
+def _price_choices(arrays: LinearArrays, y: FloatArray) -> None:
     """Set the duals of rows ``take`` of a plan, in place."""
     block = next((rows.slice for rows in arrays.rows if rows.name == "take"), None)
     if block is None:
         return
     sign = 1.0 if arrays.maximise else -1.0
-    choices = sp.coo_matrix(arrays.A.tocsr()[block])
+    choices = arrays.by_rows[block].tocoo()
     worth = sign * np.where(arrays.upper > 0, arrays.cost, 0.0)[choices.col]
     best = np.where(arrays.row_lower[block] == arrays.row_upper[block], -np.inf, 0.0)
     np.maximum.at(best, choices.row, worth)
@@ -297,7 +296,8 @@ def duals_alone(arrays: LinearForm, program: AllocationProgram | None) -> FloatA
     """
     y = np.zeros(arrays.shape[0])
     if program is None:
-        _price_choices(arrays, y)
+        # Without classes a form is the arrays of a program.
+        _price_choices(cast("LinearArrays", arrays), y)
         return y
     blocks_of = {rows.name: y[rows.slice] for rows in arrays.rows}
     if not program.utility.homogenised:
