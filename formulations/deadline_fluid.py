@@ -427,21 +427,23 @@ class FluidProgram(DeadlineProgram):
         A dual is a price of a second, or of work. A second of an interval costs as much as one of
         the merged interval that it is part of.
         """
-        mine, theirs = self.program.arrays, coarse.program.arrays
+        arrays, merged_arrays = self.program.arrays, coarse.program.arrays
         middle = 0.5 * (self.edges[1:] + self.edges[:-1])
         at = np.searchsorted(coarse.edges, middle, "right") - 1
-        lifted = np.zeros(mine.shape[0])
+        lifted = np.zeros(arrays.shape[0])
 
         k, t, _, _ = self._time
         k_merged, t_merged, _, _ = coarse._time
         merged = len(coarse.length)
         row = np.searchsorted(k_merged * merged + t_merged, k * merged + at[t])
-        lifted[mine.row_block("time").slice] = y[theirs.row_block("time").slice][row]
+        lifted[arrays.row_block("time").slice] = y[merged_arrays.row_block("time").slice][row]
         resource, t = np.divmod(self._held[1], len(self.length))
         row = np.searchsorted(coarse._held[1], resource * merged + at[t])
-        lifted[mine.row_block("capacity").slice] = y[theirs.row_block("capacity").slice][row]
+        lifted[arrays.row_block("capacity").slice] = y[merged_arrays.row_block("capacity").slice][
+            row
+        ]
         for block in ("work", "budget") if len(self.consumable) else ("work",):
-            lifted[mine.row_block(block).slice] = y[theirs.row_block(block).slice]
+            lifted[arrays.row_block(block).slice] = y[merged_arrays.row_block(block).slice]
         return lifted
 
     def prices(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -68,7 +68,7 @@ class JobLimits:
         for workload in np.unique(kinds.workload[optional]).tolist():
             if workload < 0 or "limit" not in instance.workloads[workload].parameters:
                 continue
-            theirs = optional[kinds.workload[optional] == workload]
+            of_workload = optional[kinds.workload[optional] == workload]
             try:
                 amounts = _read(
                     instance.workloads[workload].parameters["limit"],
@@ -79,9 +79,9 @@ class JobLimits:
                 # Not refused here: its jobs may not be in the program (`check`).
                 wrong[workload] = error
                 continue
-            known[theirs] = True
+            known[of_workload] = True
             rows = np.array([row_of[name] for name in amounts], np.int64)
-            limit[theirs[:, np.newaxis], rows] = np.array(list(amounts.values()))
+            limit[of_workload[:, np.newaxis], rows] = np.array(list(amounts.values()))
         return cls(tuple(capacities), np.array(list(capacities.values())), limit, known, wrong)
 
     def exceeded(self, candidates: Candidates) -> BoolArray:

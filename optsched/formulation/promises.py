@@ -61,9 +61,9 @@ def _uncounted_nodes(allocation: Allocation) -> tuple[str, ...]:
     turns: list[str] = []
     together: list[str] = []
     for pool in np.unique(C.pool[column]).tolist():
-        mine = column[C.pool[column] == pool]
-        in_turn = not allocation.integral and not _fits_in_total(C, mine, allocation.x)
-        if _may_exceed(C, mine, in_turn=in_turn):
+        in_pool = column[C.pool[column] == pool]
+        in_turn = not allocation.integral and not _fits_in_total(C, in_pool, allocation.x)
+        if _may_exceed(C, in_pool, in_turn=in_turn):
             (turns if in_turn else together).append(pools[pool].name)
     notes = []
     if turns:

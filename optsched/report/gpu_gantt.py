@@ -178,17 +178,17 @@ def _free(
     start: IntArray,
     members: IntArray,
     node: IntArray,
-    mine: IntArray,
+    alone: IntArray,
     times: FloatArray,
 ) -> IntArray:
     """GPUs that holders on one node leave free between consecutive times, shape (nodes of the pool,
     times).
     """
     change = np.zeros((len(members), len(times) + 1), np.int32)
-    row = node[mine] - members[0]
-    gpus = holders.gpus[mine].astype(np.int32)
-    np.add.at(change, (row, np.searchsorted(times, holders.start[mine])), gpus)
-    np.add.at(change, (row, np.searchsorted(times, holders.end[mine])), -gpus)
+    row = node[alone] - members[0]
+    gpus = holders.gpus[alone].astype(np.int32)
+    np.add.at(change, (row, np.searchsorted(times, holders.start[alone])), gpus)
+    np.add.at(change, (row, np.searchsorted(times, holders.end[alone])), -gpus)
     size = (start[members + 1] - start[members]).astype(np.int32)
     return np.asarray(size[:, np.newaxis] - np.cumsum(change, axis=1, dtype=np.int32))
 

@@ -99,8 +99,8 @@ class Simulated:
             settings = [f"{name}={given[name]}" for name in varied if name in given]
             runs.setdefault(", ".join([run.policy, *settings]), []).append(number)
         return tuple(
-            Policy(name, tuple(mine), *line_style(place))
-            for place, (name, mine) in enumerate(runs.items())
+            Policy(name, tuple(numbers), *line_style(place))
+            for place, (name, numbers) in enumerate(runs.items())
         )
 
     @cached_property

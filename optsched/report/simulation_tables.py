@@ -192,8 +192,8 @@ def _compared(
     both = [
         (a / scale, b / scale)
         for a, b in (
-            (shown.metrics[mine][metric], shown.metrics[its][metric])
-            for mine, its in shown.pairs(first, other)
+            (shown.metrics[run][metric], shown.metrics[other_run][metric])
+            for run, other_run in shown.pairs(first, other)
         )
         if a is not None and b is not None
     ]
@@ -228,9 +228,9 @@ def jobs_table(shown: Simulated) -> SummaryTable:
         ratios = [np.zeros(0)]
         before = 0
         after = 0
-        for mine, its in shown.pairs(first, other):
-            a = shown.simulations[mine]
-            b = shown.simulations[its]
+        for run, other_run in shown.pairs(first, other):
+            a = shown.simulations[run]
+            b = shown.simulations[other_run]
             counted = a.measured & b.measured
             ends = (a.completed & counted, b.completed & counted)
             before = before + int((ends[0] & ~ends[1]).sum())

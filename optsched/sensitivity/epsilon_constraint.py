@@ -299,10 +299,10 @@ def _common_classes(f: Formulation, g: Formulation, candidates: Candidates) -> C
     wider: type[Formulation] = type(f.name, (type(f),), {"reads": f.reads | g.reads})
     C = wider(f.options, f.constraints).classes(candidates)
     other = g.classes(candidates)
-    ours = C.candidates.columns
-    theirs = other.candidates.columns
+    columns = C.candidates.columns
+    other_columns = other.candidates.columns
     for name in ("kind", "partner", "pool", "gpus", "nodes", "option", "workers", "servers"):
-        if not np.array_equal(getattr(ours, name), getattr(theirs, name)):
+        if not np.array_equal(getattr(columns, name), getattr(other_columns, name)):
             same = "two over the same columns: one of these leaves out or adds some"
             raise InvalidArgument("objectives", f"{f.name} and {g.name}", same)
     return C

@@ -267,9 +267,9 @@ def efficient(points: list[FrontPoint]) -> list[FrontPoint]:
     span = np.ptp(values, axis=0) if len(values) else np.zeros(2)
     close = np.maximum(APART * span, NOISE * np.abs(values).max(axis=0, initial=0.0))
     kept = []
-    for row, mine in enumerate(values):
-        as_good = (values >= mine - close).all(axis=1)
-        better = (values > mine + close).any(axis=1)
+    for row, point in enumerate(values):
+        as_good = (values >= point - close).all(axis=1)
+        better = (values > point + close).any(axis=1)
         # Of points that are alike up to rounding each is as good as the other: the first stays.
         better[:row] = True
         if not (as_good & better).any():

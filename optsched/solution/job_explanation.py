@@ -335,8 +335,8 @@ def binding_rows(
         # Relative to the terms: a sum of large numbers that cancel is not tight at 1e-6 of itself.
         near = FEASIBILITY * np.maximum(abs(side.matrix) @ x, np.abs(activity))
         tight = (activity <= side.lower + near) | (activity >= side.upper - near)
-        mine = np.diff(sp.csr_matrix(side.matrix.tocsr()[:, columns]).indptr) > 0
-        for row in np.flatnonzero(tight & mine).tolist():
+        of_job = np.diff(sp.csr_matrix(side.matrix.tocsr()[:, columns]).indptr) > 0
+        for row in np.flatnonzero(tight & of_job).tolist():
             # The sign of a dual says only which side is tight.
             price = None if costs is None else abs(float(costs.side[side.name][row])) * worth
             found.append(Binding(side.name, side.describe(row), price))
