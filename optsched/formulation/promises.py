@@ -69,8 +69,8 @@ def _uncounted_nodes(allocation: Allocation) -> tuple[str, ...]:
     if turns:
         where = enumerated(turns, "and")
         notes.append(
-            f"gangs or shares of GPUs take turns on {where}, of which the program counts GPUs in "
-            f"total: {SHARE_DELIVERED}"
+            f"gangs or shares of GPUs take turns on {where}, and the program counts GPUs in total: "
+            f"{SHARE_DELIVERED}"
         )
     if together:
         where = enumerated(together, "and")
