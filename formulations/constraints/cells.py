@@ -31,9 +31,10 @@ class Cells(SideConstraint):
     A cell is a group of s GPUs close to each other: such as 1, 2, 4 or 8 GPUs of a node. Sizes
     divide one another, so that a cell of one size splits into whole cells of the next smaller one.
     A column on one node needs a cell of the smallest size that holds its GPUs; one on several nodes
-    the largest cells for what it has of each. With N_s the cells of size s that the tenant owns,
-    w_c the cells that column c needs, of size s(c), and x_c the jobs of the tenant in it, for every
-    size s:
+    needs one for each part, and counts at the worst of its splits. A gang that may span more nodes
+    than it needs has a second column, on the fewest nodes: there, 8 GPUs on nodes of 4 have one
+    split. With N_s the cells of size s that the tenant owns, w_c the cells that column c needs, of
+    size s(c), and x_c the jobs of the tenant in it, for every size s:
 
         sum_{c: s(c) >= s} s(c) w_c x_c  <=  sum_{t >= s} t N_t                                  (cells)
 
@@ -54,6 +55,7 @@ class Cells(SideConstraint):
     kind = "cells"
     also_reads = frozenset({"tenant"})
     of_sums = True
+    counts_splits = True
 
     class Options(ConstraintOptions):
         """Options of the cells."""

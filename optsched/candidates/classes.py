@@ -236,6 +236,35 @@ class Candidates(Displayed):
             KindColumns.concatenate([self.columns, self.elastic.columns_of(cells)])
         )
 
+    @cached_property
+    def on_fewest_nodes(self) -> Candidates:
+        """The same candidates with one more column for each that may span more nodes than it needs:
+        the same on the fewest nodes.
+
+        A rate for a rack, say, holds on any nodes of the rack. Over fewer nodes a gang has fewer
+        splits, which is what side constraints with `counts_splits` ask for.
+        """
+        columns, sizes = self.columns, self.instance.cluster.sizes
+        fewest = sizes(np.inf if self.later_nodes else self.instance.now).fewest_nodes(
+            columns.pool, columns.gpus
+        )
+        # Options and parameter servers state their own nodes, and pairs have no splits of their own.
+        plain = (columns.partner < 0) & (columns.option < 0) & (columns.workers == 0)
+        wide = np.flatnonzero(plain & (columns.gpus > 0) & (columns.nodes > fewest))
+        if not len(wide):
+            return self
+        # Of several wide columns the fastest comes first.
+        wide = wide[np.argsort(-columns.rate[wide], kind="stable")]
+        ways = replace(columns.ways.take(columns.way[wide]), nodes=fewest[wide])
+        narrow = replace(columns.take(wide), way=np.arange(len(wide), dtype=np.int64), ways=ways)
+        both = KindColumns.concatenate([columns, narrow])
+        names = ("kind", "partner", "pool", "gpus", "nodes", "level", "share", "option", "workers")
+        first = group_rows([getattr(both, name) for name in names], len(both)).first
+        added = np.sort(first[first >= len(columns)])
+        if not len(added):
+            return self
+        return self._with_columns(both.take(np.append(np.arange(len(columns)), added)))
+
     def _with_columns(self, columns: KindColumns) -> Candidates:
         grown = Candidates.of(
             self.instance, self.kinds, columns, self.dropped, self.later_nodes, self.pairs

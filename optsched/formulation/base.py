@@ -284,6 +284,8 @@ class Formulation(ABC, Displayed):
         Classes
         """
         candidates = candidates.at_quantile(self._quantile())
+        if any(constraint.counts_splits for constraint in self.constraints):
+            candidates = candidates.on_fewest_nodes
         whole = self.integral and not all(
             constraint.of_placement or constraint.of_sums for constraint in self.constraints
         )

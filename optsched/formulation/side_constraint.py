@@ -67,6 +67,10 @@ class SideConstraint(ABC, Displayed):
     """Whether its rows are sums over all jobs of a class, so that equal jobs stay one class where
     jobs are whole.
     """
+    counts_splits: ClassVar[bool] = False
+    """Whether its rows depend on how gangs may be split over nodes: gangs that may span more nodes
+    than they need have a column on the fewest nodes as well.
+    """
     hard_deadlines: ClassVar[bool] = False
     """Whether it asks for throughputs that must be reached:
     those at the quantile of the formulation.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -245,20 +249,209 @@ def promised_cells(
         # 3 + 1 needs a cell of 4
         (2, 4, {"2": 1.0}, {"2": 2}, False),
         (2, 4, {"rack": 1.0}, {"2": 2}, False),
-        # 3 + 1 takes cells of 4 and 1, 2 + 2 takes a cell of 4 in halves
-        (2, 4, {"2": 1.0}, {"1": 0, "2": 0, "4": 1}, False),
-        (2, 4, {"2": 1.0}, {"1": 1, "2": 0, "4": 1}, True),
+        # 3 + 1 takes cells of 4 and 1, 2 + 2 takes a cell of 4 in halves: one node has it whole
+        (2, 4, {"2": 1.0}, {"1": 0, "2": 0, "4": 1}, True),
         # A gang that fills its nodes has one split
         (3, 8, {"2": 1.0}, {"4": 2}, True),
-        (3, 8, {"rack": 1.0}, {"4": 2}, False),
-        (3, 8, {"rack": 1.0}, {"4": 3}, True),
+        (3, 8, {"3": 1.0}, {"4": 2}, True),
+        (3, 8, {"rack": 1.0}, {"4": 2}, True),
+        (4, 8, {"cluster": 1.0}, {"4": 2}, True),
+        (4, 8, {"rack": 1.0}, {"4": 1}, False),
+        # 3 + 3 takes two cells of 4
+        (3, 6, {"rack": 1.0}, {"2": 1, "4": 1}, False),
+        (3, 6, {"rack": 1.0}, {"4": 2}, True),
         (2, 3, {"1": 1.0}, {"4": 1}, True),
+        # A rate that is stated for the fewest nodes stays
+        (3, 8, {"2": 1.0, "3": 6.0}, {"4": 2}, True),
     ],
 )
-def test_a_gang_counts_at_its_worst_split(
+def test_a_gang_counts_at_its_worst_split_on_the_fewest_nodes(
     nodes: int, gpus: int, rate: dict[str, float], owns: dict[str, int], runs: bool
 ) -> None:
-    assert promised_cells(nodes, gpus, rate, owns).objective == (1.0 if runs else 0.0)
+    solution = promised_cells(nodes, gpus, rate, owns)
+    assert solution.objective == (1.0 if runs else 0.0)
+    if runs:
+        assert solution.placement is not None
+        assert solution.placement.figures["nodes_spanned"] == -(-gpus // 4)
+
+
+def test_columns_on_the_fewest_nodes_are_made_once() -> None:
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [{"name": "p", "nodes": 3, "gpus_per_node": 4}],
+            "levels": {"rack": {"r0": ["p-0", "p-1", "p-2"]}},
+        },
+        "jobs": [{"id": "a", "gpus": 8, "throughput": {"p": {"8": {"rack": 1.0, "3": 2.0}}}}],
+    }
+    candidates = optsched.compile(optsched.load(document))
+    more = candidates.on_fewest_nodes
+    assert sorted(candidates.columns.nodes.tolist()) == [3, 3]
+    assert sorted(more.columns.nodes.tolist()) == [2, 2, 3, 3]
+    assert more.on_fewest_nodes is more
+
+
+@pytest.mark.parametrize(("cells", "runs"), [(1, False), (2, True)])
+def test_a_gang_on_more_nodes_than_it_needs_counts_at_its_worst_split_there(
+    cells: int, runs: bool
+) -> None:
+    """Half of each node is taken, so the gang is on both: in a cell of 4 on each, as 3 + 1 is."""
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "p", "nodes": 2, "gpus_per_node": 4}]},
+        "tenants": [{"name": "A"}],
+        "constraints": [{"kind": "cells", "tenant": "A", "owns": {"4": cells}}],
+        "jobs": [
+            {"id": "a", "gpus": 4, "tenant": "A", "throughput": {"p": {"4": {"2": 1.0}}}},
+            *(
+                {
+                    "id": f"b{node}",
+                    "gpus": 2,
+                    "preemptible": False,
+                    "throughput": {"p": 1.0},
+                    "running": {"pool": "p", "gpus": [f"p-{node}/0", f"p-{node}/1"]},
+                }
+                for node in range(2)
+            ),
+        ],
+    }
+    rules = ["placeable", "uninterrupted"]
+    found = optsched.solve(document, "max-throughput", integral=True, constraints=rules)
+    assert found.objective == (3.0 if runs else 2.0)
+
+
+class SmallGang(NamedTuple):
+    """A job of the small clusters below."""
+
+    gpus: int
+    mine: bool
+    rates: dict[str, float]
+
+
+def partitions(gpus: int, parts: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Ways to write a number of GPUs as at most so many parts of at most ``most``."""
+    if gpus == 0:
+        yield ()
+    elif parts:
+        for first in range(1, min(gpus, most) + 1):
+            for rest in partitions(gpus - first, parts - 1, first):
+                yield (first, *rest)
+
+
+def cells_taken(parts: Iterable[int], sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """GPUs of the cells of each size or more that parts take; None where one fits in no cell."""
+    cells = [next((size for size in sizes if size >= part), 0) for part in parts]
+    if 0 in cells:
+        return None
+    return tuple(sum(cell for cell in cells if cell >= size) for size in sizes)
+
+
+def most_cells(gpus: int, span: int, most: int, sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """The most that a gang on at most so many nodes takes, over all of its splits."""
+    taken = [cells_taken(parts, sizes) for parts in partitions(gpus, span, most)]
+    known = [cells for cells in taken if cells is not None]
+    return None if len(known) < len(taken) else tuple(map(max, zip(*known, strict=True)))
+
+
+def most_in_cells(
+    free: tuple[int, ...],
+    rack: Sequence[int],
+    gangs: Sequence[SmallGang],
+    owns: dict[int, int],
+) -> float:
+    """The most throughput over all placements in which the tenant's gangs count at the worst split
+    over the fewest nodes, or over as many as their rates are for.
+    """
+    sizes = sorted(owns)
+    largest = max(free)
+    least = [sum(size * owns[size] for size in sizes if size >= at) for at in sizes]
+
+    def ways(gang: SmallGang) -> Iterator[tuple[float, tuple[int, ...], tuple[int, ...]]]:
+        """Rate, cells taken and GPUs on each node."""
+        reach = np.sort(free)[::-1].cumsum()
+        fewest = int(np.searchsorted(reach, gang.gpus)) + 1
+        for name, rate in gang.rates.items():
+            wide = int(name) if name.isdigit() else min(gang.gpus, len(free))
+            if not fewest <= wide <= len(free):
+                continue
+            for span in {fewest, wide}:
+                cells = most_cells(gang.gpus, span, largest, sizes) if gang.mine else (0,) * 3
+                for held in product(*(range(min(room, gang.gpus) + 1) for room in free)):
+                    racks = {rack[node] for node, some in enumerate(held) if some}
+                    inside = name != "rack" or len(racks) == 1
+                    spanned = sum(map(bool, held))
+                    if cells and inside and sum(held) == gang.gpus and spanned <= span:
+                        yield rate, cells, held
+
+    every = [list(ways(gang)) for gang in gangs]
+
+    @cache
+    def best(turn: int, left: tuple[int, ...], cells: tuple[int, ...]) -> float:
+        if turn == len(gangs):
+            return 0.0
+        found = best(turn + 1, left, cells)
+        for rate, taken, held in every[turn]:
+            rest = tuple(room - some for room, some in zip(left, held, strict=True))
+            quota = tuple(owned - some for owned, some in zip(cells, taken, strict=True))
+            if min(rest) >= 0 and min(quota) >= 0:
+                found = max(found, rate + best(turn + 1, rest, quota))
+        return found
+
+    return best(0, free, tuple(least))
+
+
+@pytest.mark.property
+@given(seed=seeds)
+@settings(max_examples=120, deadline=None)
+def test_small_clusters_with_cells_by_brute_force(seed: int) -> None:
+    """The optimum is that over all placements, and its placement keeps within the cells."""
+    random = np.random.default_rng(seed)
+    free = tuple(random.choice([2, 4, 4, 4], int(random.integers(2, 5))).tolist())
+    rack = [int(node >= 2) for node in range(len(free))]
+    gangs = []
+    for _ in range(int(random.integers(1, 5))):
+        gpus = int(random.choice([1, 2, 3, 4, 4, 6, 8, 8]))
+        spreads = ["rack", "cluster", *([str(random.integers(2, 4))] if gpus >= 3 else [])]
+        chosen = random.choice(spreads, int(random.integers(1, 3)), replace=False).tolist()
+        rates = {name: float(random.integers(1, 9)) for name in chosen}
+        gangs.append(SmallGang(gpus, bool(random.random() < 0.7), rates))
+    owns = {size: int(random.integers(0, 4 if size == 4 else 2)) for size in (1, 2, 4)}
+    names = [f"p-{node}" for node in range(len(free))]
+    racks = {
+        f"r{number}": [name for name, at in zip(names, rack, strict=True) if at == number]
+        for number in sorted(set(rack))
+    }
+    nodes = [{"name": name, "gpus": gpus} for name, gpus in zip(names, free, strict=True)]
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "p", "nodes": nodes}], "levels": {"rack": racks}},
+        "tenants": [{"name": "A"}, {"name": "B"}],
+        "jobs": [
+            {
+                "id": f"j{row}",
+                "gpus": gang.gpus,
+                "tenant": "A" if gang.mine else "B",
+                "throughput": {"p": {str(gang.gpus): gang.rates}},
+            }
+            for row, gang in enumerate(gangs)
+        ],
+    }
+    cells = {"kind": "cells", "tenant": "A", "owns": {str(s): many for s, many in owns.items()}}
+    found = optsched.solve(
+        document, "max-throughput", integral=True, constraints=[cells, "placeable"]
+    )
+    assert found.objective == pytest.approx(most_in_cells(free, rack, gangs, owns))
+    assert optsched.verify(document, found.to_document()).ok
+    taken = np.zeros(3, np.int64)
+    for row in found.to_document().get("placement", []):
+        gang = gangs[int(row["job"][1:])]
+        parts = Counter(gpu.partition("/")[0] for gpu in row["gpus"]).values()
+        assert sum(parts) == gang.gpus
+        if gang.mine:
+            taken += cells_taken(parts, sorted(owns)) or (10**6,) * 3
+    assert (
+        taken <= [owns[1] + 2 * owns[2] + 4 * owns[4], 2 * owns[2] + 4 * owns[4], 4 * owns[4]]
+    ).all()
 
 
 def test_a_gang_that_keeps_its_gpus_counts_as_spread_evenly() -> None:
