@@ -94,11 +94,11 @@ def plan_shares(jobs: Sequence[LevelJob], profile: Profile, timer: Timer = UNLIM
     plan, careful = LevelPlan(jobs, profile.copy()), timer.part(CAREFUL)
     stays = [job.promised or job.goes_on is not None for job in jobs]
     for number in sorted(np.flatnonzero(stays).tolist(), key=lambda number: _place(jobs, number)):
-        if (run := _share(jobs[number], plan.profile)) is not None:
-            plan.put(number, run)
-        if timer.is_over:
+        if timer.is_over and jobs[number].goes_on is None:  # jobs that go on come first, and must
             plan.stopped = True
             return plan
+        if (run := _share(jobs[number], plan.profile)) is not None:
+            plan.put(number, run)
     for number in np.flatnonzero(~np.array(stays, bool)).tolist():
         if timer.is_over:
             plan.stopped = True

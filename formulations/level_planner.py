@@ -984,6 +984,12 @@ def level_jobs(
     return sorted(jobs, key=lambda job: job.job)
 
 
+CLASSES_A_CHECK = 1000
+"""Classes after which the time is looked at: fewer have their levels, and so a plan by rule, even
+where it is over.
+"""
+
+
 def _levels_by_class(
     C: Classes,
     column: IntArray,
@@ -1018,7 +1024,7 @@ def _levels_by_class(
         used = list(zip(resources[part], amounts[part], strict=True))
         holds = [(places[r], amount) for r, amount in used if renews[r] and amount > 0]
         spends = [(places[r], amount) for r, amount in used if not renews[r]]
-        if k not in levels:
+        if k not in levels and len(levels) % CLASSES_A_CHECK == CLASSES_A_CHECK - 1:
             timer.check()
         levels.setdefault(k, []).append(
             Level(

@@ -43,7 +43,11 @@ from optsched.errors import (
 from optsched.executors import LOCAL, check_executor
 from optsched.formulation import Extend, Formulation
 from optsched.formulation.notes import notes_on
-from optsched.formulation.promises import SHARE_DELIVERED, notes_on_promises
+from optsched.formulation.promises import (
+    notes_after_placement,
+    notes_after_rounds,
+    notes_on_promises,
+)
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.durations import Duration, OutOfTime, Timer
@@ -393,8 +397,7 @@ def realise(
     made = cut(solution.allocation, engine, method, rounds, solution.constraints)
     spent = time.perf_counter() - started
     total = solution.timings.get("total", 0.0) + spent
-    # The scale of the rounds says what these notes ask for.
-    notes = tuple(note for note in solution.notes if SHARE_DELIVERED not in note)
+    notes = notes_after_rounds(solution.notes)
     if not made.finished and engine.time_left <= 0:
         notes += (f"the time limit of {timer.seconds:g} s stopped the search for rounds",)
     timings = {**solution.timings, "rounds": spent, "total": total}
@@ -477,7 +480,8 @@ def place(
     before = notes_on(formulation, solution.candidates, extended=solution.extended)
     notes = [note for note in solution.notes if note not in before]
     notes += notes_on(formulation, solution.candidates, placed=True, extended=solution.extended)
-    return replace(solution, placement=placement, timings=timings, notes=tuple(notes))
+    solution = replace(solution, placement=placement, timings=timings, notes=tuple(notes))
+    return replace(solution, notes=notes_after_placement(solution))
 
 
 def check_placeable(instance: Instance) -> None:

@@ -1,9 +1,9 @@
 """Notes on allocations that may promise more than placements deliver.
 
-Programs count the GPUs of a pool in total. Gangs and shares of GPUs need them side by side, on nodes
-and in racks: what the totals allow is then a relaxation. `optsched.realise` says which share of an
-allocation whole placements deliver (`Rounds.scale`), and the side constraint ``placeable`` counts
-nodes and racks.
+Programs count the GPUs of a pool in total. Two things may be lost then. Gangs and shares of GPUs need
+GPUs side by side, on nodes: the side constraint ``placeable`` counts nodes. And rows that take turns
+need not fill the time of all GPUs: `optsched.realise` says which share of the fractions whole rows
+deliver (`Rounds.scale`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.display.text import enumerated
+from optsched.instance.cluster import PER_NODE
+from optsched.instance.staying import must_stay
 from optsched.solution import Allocation, Solution
 
+COUNTS_NODES = "the side constraint placeable counts nodes"
 SHARE_DELIVERED = (
-    "whole placements may deliver less; rounds (--rounds auto, optsched.realise) say which share "
-    "of the fractions they deliver"
+    "whole jobs may deliver less; rounds (--rounds auto, optsched.realise) say which share of the "
+    "fractions they deliver"
 )
 
 
@@ -26,17 +29,36 @@ def notes_on_promises(solution: Solution) -> tuple[str, ...]:
     allocation = solution.allocation
     if allocation is None or solution.schedule is not None:
         return ()
+    on_nodes, in_turn = _pools_that_may_promise_too_much(allocation)
     if any(item["kind"] == "placeable" for item in solution.constraints):
-        return _fractions_on_nodes(allocation)
-    return (*_uncounted_groups(allocation), *_uncounted_nodes(allocation))
+        # Its rows bound fractions of time; whole jobs it places.
+        bounded = not allocation.integral and (on_nodes or in_turn)
+        words = f"placeable is a relaxation for fractions of time: {SHARE_DELIVERED}"
+        return (words,) if bounded else ()
+    notes = list(_uncounted_groups(allocation))
+    if on_nodes:
+        notes.append(
+            f"the program counts GPUs of {enumerated(on_nodes, 'and')} in total, and rows may find "
+            f"no room side by side on nodes: {COUNTS_NODES}"
+        )
+    if in_turn:
+        where = enumerated(in_turn, "and")
+        notes.append(f"rows of several sizes take turns on {where}: {SHARE_DELIVERED}")
+    return tuple(notes)
 
 
-def _fractions_on_nodes(allocation: Allocation) -> tuple[str, ...]:
-    """The rows of `placeable` bound fractions of time: they prove no schedule."""
-    C = allocation.classes
-    if allocation.integral or not ((allocation.x > 0) & (C.pool >= 0)).any():
-        return ()
-    return (f"placeable is a relaxation for fractions of time: {SHARE_DELIVERED}",)
+def notes_after_rounds(notes: tuple[str, ...]) -> tuple[str, ...]:
+    """Notes that still hold beside rounds, whose scale says what is delivered."""
+    return tuple(note for note in notes if SHARE_DELIVERED not in note)
+
+
+def notes_after_placement(solution: Solution) -> tuple[str, ...]:
+    """Notes that still hold beside a placement: one of all whole jobs shows that nodes have room."""
+    allocation, placement = solution.allocation, solution.placement
+    assert allocation is not None and placement is not None
+    if not allocation.integral or placement.refused:
+        return solution.notes
+    return tuple(note for note in solution.notes if COUNTS_NODES not in note)
 
 
 def _uncounted_groups(allocation: Allocation) -> tuple[str, ...]:
@@ -53,32 +75,35 @@ def _uncounted_groups(allocation: Allocation) -> tuple[str, ...]:
     )
 
 
-def _uncounted_nodes(allocation: Allocation) -> tuple[str, ...]:
-    """Gangs, or shares of GPUs, that keep to the totals of a pool may find no room side by side."""
-    C = allocation.classes
-    column = np.flatnonzero((allocation.x > 0) & (C.pool >= 0) & (C.gpus > 0))
-    pools = C.instance.cluster.pools
-    turns: list[str] = []
-    together: list[str] = []
-    for pool in np.unique(C.pool[column]).tolist():
-        in_pool = column[C.pool[column] == pool]
-        in_turn = not allocation.integral and not _fits_in_total(C, in_pool, allocation.x)
-        if _may_exceed(C, in_pool, in_turn=in_turn):
-            (turns if in_turn else together).append(pools[pool].name)
-    notes = []
-    if turns:
-        where = enumerated(turns, "and")
-        notes.append(
-            f"gangs or shares of GPUs take turns on {where}, and the program counts GPUs in total: "
-            f"{SHARE_DELIVERED}"
-        )
-    if together:
-        where = enumerated(together, "and")
-        notes.append(
-            f"the program counts GPUs of {where} in total, and gangs of these sizes may find no "
-            "room on nodes: the side constraint placeable counts nodes"
-        )
-    return tuple(notes)
+def _pools_that_may_promise_too_much(allocation: Allocation) -> tuple[list[str], list[str]]:
+    """Names of the pools whose nodes may have too little room for what fits in total; and of those
+    where only rows that take turns may leave GPUs idle.
+    """
+    C, x = allocation.classes, allocation.x
+    column = np.flatnonzero((x > 0) & (C.pool >= 0) & (C.gpus > 0))
+    held = C.instance.jobs_table.places
+    with_staying = held.pool[must_stay(C.instance)[held.job]]
+    on_nodes: list[str] = []
+    in_turn: list[str] = []
+    for number in np.unique(C.pool[column]).tolist():
+        pool = C.instance.cluster.pools[number]
+        of_pool = column[C.pool[column] == number]
+        takes_turns = not allocation.integral and not _fits_in_total(C, of_pool, x)
+        if number in with_staying:
+            on_nodes.append(pool.name)
+        elif _one_job(C, of_pool):
+            continue
+        elif _may_find_no_node(C, of_pool, takes_turns=takes_turns):
+            on_nodes.append(pool.name)
+        elif takes_turns and _of_several_sizes(C, of_pool):
+            in_turn.append(pool.name)
+    return on_nodes, in_turn
+
+
+def _one_job(C: Classes, column: IntArray) -> bool:
+    """Whether one job alone has these columns of a pool."""
+    classes = np.unique(C.class_a[column])
+    return len(classes) == 1 and C.count[classes[0]] == 1 and bool(C.alone[column].all())
 
 
 def _fits_in_total(C: Classes, column: IntArray, x: FloatArray) -> bool:
@@ -91,22 +116,33 @@ def _fits_in_total(C: Classes, column: IntArray, x: FloatArray) -> bool:
     return alone and float(gpus @ C.count) <= pool.capacity(C.instance.now)
 
 
-def _may_exceed(C: Classes, column: IntArray, *, in_turn: bool) -> bool:
+def _may_find_no_node(C: Classes, column: IntArray, *, takes_turns: bool) -> bool:
     """Whether sets of rows that keep to the total of their pool may find no room on its nodes.
 
-    They find room if their sizes divide each other and those of nodes; rows that take turns if in
-    addition all have one size. Shares of GPUs that run at once are counted elsewhere (`packed`).
+    They find room if rows on one node have sizes that divide each other and those of all nodes, and
+    rows on several nodes have whole nodes. Shares of single GPUs that run at once are counted
+    elsewhere (`packed`).
     """
-    share = C.configurations.share[C.configuration[column]]
-    if in_turn and (share < 1).any():
-        return True
-    sizes = np.unique(C.gpus[column[share == 1]])
     pool = C.instance.cluster.pools[int(C.pool[column[0]])]
-    nodes = np.unique(pool.node_gpus[pool.usable(C.instance.now)])
-    if in_turn and len(sizes) > 1:
+    if any(f"{pool.name}.{name}" in C.resources.names for name in PER_NODE):
         return True
-    if in_turn and len(sizes) and pool.capacity(C.instance.now) % int(sizes[0]):
+    configurations = C.configurations
+    configuration = C.configuration[column]
+    gpus, nodes = configurations.gpus[configuration], configurations.nodes[configuration]
+    shared = configurations.share[configuration] < 1
+    if (shared & ((gpus > 1) | takes_turns)).any() or (shared.any() and not shared.all()):
         return True
+    of_node = np.unique(pool.node_gpus[pool.usable(C.instance.now) & (pool.node_gpus > 0)])
+    sizes = np.unique(gpus[nodes == 1])
     chain = (sizes[1:] % sizes[:-1] == 0).all()
-    on_nodes = (nodes[:, np.newaxis] % sizes == 0) | (sizes % nodes[:, np.newaxis] == 0)
-    return not (chain and on_nodes.all())
+    in_nodes = (of_node[:, np.newaxis] % sizes == 0).all()
+    whole = (gpus[nodes > 1] == nodes[nodes > 1] * of_node[0]).all()
+    several_sizes = len(of_node) > 1 and (nodes > 1).any()
+    return bool(not (chain and in_nodes and whole) or several_sizes)
+
+
+def _of_several_sizes(C: Classes, column: IntArray) -> bool:
+    """Whether rows that take turns on a pool have several sizes, or one that leaves GPUs over."""
+    pool = C.instance.cluster.pools[int(C.pool[column[0]])]
+    sizes = np.unique(C.gpus[column])
+    return len(sizes) > 1 or bool(pool.capacity(C.instance.now) % int(sizes[0]))

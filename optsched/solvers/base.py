@@ -642,3 +642,10 @@ class EngineSolver(ReloadingSolver):
         """Those of the engines that have no name in the catalogue."""
         named = {solver.engine for solver in cls.__subclasses__() if ":" not in solver.name}
         return sorted(set(engines) - named)
+
+
+def is_highs(solver: str) -> bool:
+    """Whether a solver is HiGHS, also where another package calls it: HiGHS is no second opinion
+    on it.
+    """
+    return "highs" in solver.lower() or solver == "cvxpy:SCIPY"

@@ -47,6 +47,7 @@ from optsched.solution.certificate import (
 from optsched.solution.explanation import Explanation
 from optsched.solution.values import CLAIMS, Termination, Values, not_numbers
 from optsched.solvers import Capability, Limits, Solver
+from optsched.solvers.base import is_highs
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.solving.runs import SolverRuns
 
@@ -631,7 +632,7 @@ def without_point(
     if checked.needed is not None:  # proved for the relaxation
         arrays = arrays.relaxed()
         certificate = Certificate(True, "dual", {"least_violation": checked.needed})
-    elif checked.finding is ClaimFinding.AGREED and not runs.chosen.name.startswith("highs"):
+    elif checked.finding is ClaimFinding.AGREED and not is_highs(runs.chosen.name):
         certificate = Certificate(True, "cross-checked", {})  # HiGHS agreed with another solver
     infeasible = replace(values, termination=Termination.INFEASIBLE)
     outcome = _pointless(runs, infeasible, Status.INFEASIBLE, certificate)

@@ -21,6 +21,7 @@ from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.integers import step_of
 from optsched.solution import Certificate, PointStatus, Status, Termination, Values, certify_point
 from optsched.solution.certificate import is_bounded
+from optsched.solvers.base import is_highs
 from optsched.solving.certify import certified_allocation, certified_linear
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome
@@ -152,7 +153,7 @@ def better_point(
     step = step_of(arrays.cost, arrays.integer) if step is None else step
     # Half a step is far from every value that the objective can have: no tolerance can hide one.
     margin = 0.5 * step if step else max(STEP * abs(outcome.value), 1e-9)
-    name = "scip" if outcome.solver.name.startswith("highs") else "highs"
+    name = "scip" if is_highs(outcome.solver.name) else "highs"
     bounded = is_bounded(arrays)
     asked, reason, chosen = engine.solver, engine.reason, engine.chosen
     try:

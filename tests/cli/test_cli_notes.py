@@ -33,7 +33,7 @@ def test_every_command_that_solves_tells_what_is_not_read(
     path = write(small)
     not_read, promised = run(name, path, *options).err.splitlines()
     assert not_read == f"optsched: note: makespan {WORDS}"
-    assert promised.startswith("optsched: note: gangs or shares of GPUs take turns on fast")
+    assert promised.startswith("optsched: note: rows of several sizes take turns on fast")
     assert run(name, path, *options, "--json").err == ""
     assert run(name, path, *options, "-q").err == ""
 

@@ -263,7 +263,7 @@ def test_a_required_level_without_rates_names_those_that_have_some(
 
 
 TURNS = "take turns on"
-NODES_NOT_COUNTED = "may find no room on nodes"
+NODES_NOT_COUNTED = "may find no room side by side on nodes"
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,8 @@ NODES_NOT_COUNTED = "may find no room on nodes"
         ([4, 4, 4], False, None),
         ([4, 2, 1], False, None),  # all fit at once
         ([4, 4, 1], False, TURNS),
-        ([3, 3, 3], False, TURNS),  # 8 GPUs hold 2.67 of them in total
+        ([3, 3, 3], False, NODES_NOT_COUNTED),  # 8 GPUs hold 2.67 of them in total
+        ([3], False, None),
         ([3, 3, 2], False, NODES_NOT_COUNTED),  # all at once in total, but on no nodes
         ([4, 4, 2], True, None),
         ([3, 3, 2], True, NODES_NOT_COUNTED),
@@ -304,7 +305,68 @@ def test_shares_that_take_turns_are_noted() -> None:
     option = [{"pool": "v", "gpus": 1, "share": 0.6, "throughput": 1.0}]
     given["jobs"] = [{"id": f"j{row}", "options": option} for row in range(3)]
     solution = optsched.solve(given, "max-min-fairness")
-    assert any(TURNS in note for note in solution.notes)
+    assert any(NODES_NOT_COUNTED in note for note in solution.notes)
+
+
+def noted(given: dict[str, Any], formulation: str, **options: Any) -> bool:
+    """Whether a note says that nodes are not counted."""
+    solution = optsched.solve(given, formulation, **options)
+    return any(NODES_NOT_COUNTED in note for note in solution.notes)
+
+
+def gangs_of(*gpus: int) -> list[dict[str, Any]]:
+    """Jobs on so many GPUs of pool v, each on one node."""
+    return [
+        {"id": f"j{row}", "gpus": count, "throughput": {"v": {str(count): {"1": 1.0 * count}}}}
+        for row, count in enumerate(gpus)
+    ]
+
+
+def test_nodes_of_several_sizes_are_noted() -> None:
+    """Two gangs of 8 on one node each, of 16 GPUs; only one node has 8 of them."""
+    given = unlevelled(nodes=1, gpus_per_node=8)
+    given["cluster"]["pools"] = [
+        {
+            "name": "v",
+            "nodes": [{"name": f"n{row}", "gpus": gpus} for row, gpus in enumerate([8, 4, 4])],
+        }
+    ]
+    given["jobs"] = gangs_of(8, 8)
+    assert noted(given, "max-throughput", integral=True)
+    given["jobs"] = gangs_of(4, 4, 4)
+    assert not noted(given, "max-throughput", integral=True)
+
+
+def test_cpus_of_nodes_are_noted() -> None:
+    """Three jobs with 2 CPUs each on nodes of 3: 6 in total, and room for two."""
+    given = unlevelled(nodes=2, gpus_per_node=2)
+    given["cluster"]["pools"][0]["cpus_per_node"] = 3
+    given["workloads"] = {"w": {"demand": {"cpu": 2}, "throughput": {"v": 1.0}}}
+    given["jobs"] = [{"id": f"j{row}", "workload": "w"} for row in range(3)]
+    assert noted(given, "max-min-fairness")
+
+
+def test_a_note_on_nodes_stays_beside_rounds_and_goes_with_a_placement_of_all() -> None:
+    """Rounds without `placeable` count totals too."""
+    given = unlevelled(nodes=2, gpus_per_node=4)
+    given["jobs"] = gangs_of(3, 3, 2)
+    made = optsched.realise(optsched.solve(given, "max-min-fairness"))
+    assert any(NODES_NOT_COUNTED in note for note in made.notes)
+    solution = optsched.solve(given, "max-throughput", integral=True)
+    placed = optsched.place(solution)
+    assert placed.placement is not None and placed.placement.refused
+    assert any(NODES_NOT_COUNTED in note for note in placed.notes)
+    given["jobs"] = gangs_of(3, 3)
+    solution = optsched.solve(given, "max-throughput", integral=True)
+    assert any(NODES_NOT_COUNTED in note for note in solution.notes)
+    assert not any(NODES_NOT_COUNTED in note for note in optsched.place(solution).notes)
+
+
+def test_placeable_is_no_relaxation_of_jobs_on_one_gpu() -> None:
+    given = unlevelled(nodes=1, gpus_per_node=4)
+    given["jobs"] = gangs_of(1, 1)
+    solution = optsched.solve(given, "max-min-fairness", constraints=[{"kind": "placeable"}])
+    assert not any("relaxation" in note for note in solution.notes)
 
 
 def test_metrics_of_a_placement_say_what_is_fragmented() -> None:

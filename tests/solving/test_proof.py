@@ -220,6 +220,26 @@ def test_integral_allocations_are_cross_checked() -> None:
     assert optsched.verify("@packing", proven.to_document()).ok
 
 
+@pytest.mark.parametrize(
+    ("solver", "proof"), [("pulp:HiGHS", "claimed"), ("scip", "cross-checked")]
+)
+def test_highs_is_no_second_opinion_on_itself(solver: str, proof: str) -> None:
+    """Three gangs of 2 on two pools of 3 GPUs: a claim that HiGHS agrees with."""
+    job = {"gpus": 2, "throughput": {"a": {"2": 1.0}, "b": {"2": 1.0}}}
+    given = {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [{"name": name, "nodes": 1, "gpus_per_node": 3} for name in ("a", "b")]
+        },
+        "jobs": [{"id": f"j{row}", **job} for row in range(3)],
+    }
+    constraint = {"kind": "minimum-service", "fraction": 1.0}
+    solution = optsched.solve(
+        given, "max-throughput", integral=True, constraints=[constraint], solver=solver
+    )
+    assert (solution.status, solution.certificate.proof) == ("infeasible", proof)
+
+
 def test_a_hasty_branch_and_bound_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     honest, best = HighsSession.run, optsched.solve("@packing", "max-throughput", integral=True)
 
