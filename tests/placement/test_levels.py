@@ -288,7 +288,7 @@ def test_totals_that_placements_may_not_reach_are_noted(
         {"id": f"j{row}", "gpus": gpus, "throughput": {"v": {str(gpus): 1.0 * gpus}}}
         for row, gpus in enumerate(gangs)
     ]
-    options = {"integral": True} if integral else {}
+    options: dict[str, Any] = {"integral": True} if integral else {}
     formulation = "max-throughput" if integral else "max-min-fairness"
     solution = optsched.solve(given, formulation, **options)
     noted = {words for words in (TURNS, NODES_NOT_COUNTED) if words in " ".join(solution.notes)}
