@@ -121,6 +121,7 @@ class Calls(Generic[Result]):
         self._name, self._limits = executor, RunLimits.of(processes, threads, None, None)
         self._executor: Executor | None = None
         self._slots: Sequence[Slot] = ()
+        self._most = 0  # items of the largest lot so far
 
     def results_of(
         self,
@@ -148,10 +149,12 @@ class Calls(Generic[Result]):
             with only_what_can_be_sent():
                 return _packed(items[number], self._shared)
 
-        executor = self._opened(len(items))
+        executor = self._opened()
+        # A worker that never had a task would start for nothing. Those of a larger lot stay.
+        self._most = max(self._most, len(items))
         for number, end in finished(
             executor,
-            self._slots,
+            self._slots[: self._most],
             len(items),
             content_of,
             on_begin,
@@ -160,13 +163,13 @@ class Calls(Generic[Result]):
         ):
             yield number, _result_in(end, self._shared)
 
-    def _opened(self, items: int) -> Executor:
-        """The executor, with slots that know what is shared; no more than the first lot has items."""
+    def _opened(self) -> Executor:
+        """The executor, with slots that know what is shared and have not started anything yet."""
         if self._executor is None:
             address_of(self._function)  # refuses what other processes cannot import
             work = SharedWork.of(call, None, self._limits, (self._function, self._shared))
             self._executor = executor_of(self._name)
-            self._slots = self._executor.slots(work, min(self._limits.processes, items))
+            self._slots = self._executor.slots(work, self._limits.processes)
         return self._executor
 
     def close(self) -> None:

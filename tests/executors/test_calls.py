@@ -85,6 +85,14 @@ def test_processes_are_kept_from_one_lot_to_the_next() -> None:
     assert all(shared is large for lot in lots for _, shared in lot)
 
 
+def test_a_larger_lot_has_more_processes_than_the_first_one() -> None:
+    calls: Calls[tuple[int, object]] = Calls(worker, ([],), processes=2)
+    with closing(calls):
+        lots = [in_order(calls.results_of(range(items))) for items in (1, 2)]
+    first, second = ({pid for pid, _ in lot} for lot in lots)
+    assert len(first) == 1 and len(second) == 2 and first < second
+
+
 @pytest.mark.parametrize("how", WAYS)
 def test_items_that_are_shared_are_those_of_the_caller(how: dict[str, int]) -> None:
     part = [1, 2]
