@@ -273,7 +273,7 @@ class SweepRows:
 
     def add(self, task: Task, row: Row) -> None:
         """Keep the row of a task, on the disk too."""
-        del self.progress.running[task]
+        self.progress.running.pop(task, None)  # not there: no worker found room for it
         # First in memory: Ctrl-C may come once the row is on the disk.
         self._done[row["key"]] = row
         if self._file is not None:

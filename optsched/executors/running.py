@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -71,6 +72,7 @@ def finished(
     """Hand out tasks, and yield the number and the end of each as they come.
 
     A task whose process was lost is done again, `RETRIES` times at most; then its end is an error.
+    So is the end of all tasks that are left where no worker finds room (see ``time_limit``).
 
     Parameters
     ----------
@@ -83,13 +85,20 @@ def finished(
     on_begin : callable, optional
         Called with the number of each task when it is first handed out.
     time_limit : float, optional
-        Seconds that a task may take; see `OVERRUN`.
+        Seconds that a task may take; see `OVERRUN`. Room for a first worker is awaited as long.
     keep : bool
         Whether workers that have nothing to do any more stay, for other tasks.
     """
     left = deque(_Waiting(number) for number in range(tasks))
     busy: dict[Slot, _Waiting] = {}
+    most, last_busy = _most_seconds(time_limit), time.monotonic()
     while left or busy:
+        if busy:
+            last_busy = time.monotonic()
+        elif time.monotonic() - last_busy > most:
+            no_room = TaskEnd("error", words=f"no worker found room within {most:.6g} s")
+            yield from ((task.number, no_room) for task in left)
+            return
         if left:
             # All workers start before the first one is waited for. A cluster may have room for
             # some of them only: no task waits for the others.
@@ -105,7 +114,7 @@ def finished(
                     slot.stop()  # others of a cluster may wait for its cores
         executor.wait(slots, LOOK_EVERY)
         for slot, task in list(busy.items()):
-            end = slot.look() or _lost_by_overrun(slot, time_limit)
+            end = slot.look() or _lost_by_overrun(slot, most)
             if end is None:
                 continue
             del busy[slot]
@@ -119,12 +128,14 @@ def finished(
             yield task.number, end
 
 
-def _lost_by_overrun(slot: Slot, time_limit: float | None) -> TaskEnd | None:
+def _most_seconds(time_limit: float | None) -> float:
+    """Seconds after which a worker is lost that says nothing, or finds no room; see `OVERRUN`."""
+    return math.inf if time_limit is None else OVERRUN * time_limit + STARTING
+
+
+def _lost_by_overrun(slot: Slot, most: float) -> TaskEnd | None:
     """The end of a task that has taken far more than its limit, and was killed for it."""
-    if time_limit is None or slot.running is None:
-        return None
-    most = OVERRUN * time_limit + STARTING
-    if time.monotonic() - slot.running.asked <= most:
+    if slot.running is None or time.monotonic() - slot.running.asked <= most:
         return None
     slot.stop()
     return TaskEnd(LOST, words=f"its worker did not answer within {most:.6g} s and was killed")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import pytest
 
+from optsched.benchmarking import Task
+
 # Private: the seam that executors implement, and its constants
+from optsched.benchmarking.run import SweepRows, row_of
 from optsched.executors import running
 from optsched.executors.protocol import OK, RunningTask, SharedWork, Slot, TaskEnd
 from optsched.executors.running import RETRIES, finished
@@ -43,16 +47,25 @@ class MadeUpSlot:
 
 
 class MadeUpExecutor:
-    """Whose slots need not be waited for."""
+    """Whose slots need not be waited for, and not for ever."""
+
+    waits = 0
 
     def slots(self, work: SharedWork, count: int) -> Sequence[Slot]:
         raise AssertionError("the tests make them")
 
     def wait(self, slots: Sequence[Slot], seconds: float) -> None:
-        """There is nothing to wait for."""
+        self.waits += 1
+        assert self.waits < 1000, "it waits for ever"
 
     def close(self) -> None:
         """Nothing was started."""
+
+
+def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
+    """Let each look at the clock be so many seconds after the one before."""
+    looks = count()
+    monkeypatch.setattr(time, "monotonic", lambda: step * next(looks))
 
 
 def ends(slots: Sequence[Slot], tasks: int, **how: Any) -> dict[int, TaskEnd]:
@@ -82,14 +95,7 @@ def test_what_is_sent_is_made_when_a_task_begins() -> None:
 def test_a_task_whose_worker_hangs_is_done_again(
     hangs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 0.0
-
-    def later() -> float:
-        nonlocal now
-        now += 10.0
-        return now
-
-    monkeypatch.setattr(time, "monotonic", later)
+    clock(monkeypatch, 10.0)
     slot = MadeUpSlot(hangs=hangs)
     end = ends([slot], 1, time_limit=30.0, keep=True)[0]
     assert slot.stopped == hangs
@@ -104,5 +110,34 @@ def test_without_a_limit_a_worker_is_waited_for(monkeypatch: pytest.MonkeyPatch)
     slot = MadeUpSlot()
     slot.begin("a task")
     monkeypatch.setattr(time, "monotonic", lambda: 1e9)
-    assert running._lost_by_overrun(slot, None) is None
-    assert running._lost_by_overrun(slot, 1e6) is not None
+    assert running._lost_by_overrun(slot, running._most_seconds(None)) is None
+    assert running._lost_by_overrun(slot, running._most_seconds(1e6)) is not None
+
+
+def test_tasks_that_no_worker_finds_room_for_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock(monkeypatch, 10.0)
+    found = ends([MadeUpSlot(room=False)] * 2, 3, time_limit=30.0)
+    words = "no worker found room within 120 s"
+    assert [(found[number].status, found[number].words) for number in range(3)] == [
+        ("error", words)
+    ] * 3
+
+
+def test_what_ended_is_kept_where_there_is_no_room_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock(monkeypatch, 10.0)
+    slot = MadeUpSlot()
+    found = {}
+    for number, end in finished(MadeUpExecutor(), [slot], 2, int, time_limit=30.0):
+        found[number] = end.status
+        slot.room = False
+    assert found == {0: OK, 1: "error"}
+
+
+def test_a_sweep_has_rows_of_tasks_that_no_worker_found_room_for() -> None:
+    task = Task.of({"x": 1})
+    rows = SweepRows([task], None, None)
+    rows.add(task, row_of(task, TaskEnd("error", words="no worker found room within 120 s")))
+    [row] = rows.in_order()
+    assert (row["status"], row["error"]) == ("error", "no worker found room within 120 s")
