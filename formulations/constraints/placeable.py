@@ -72,7 +72,7 @@ class Placeable(SideConstraint):
 
     def rows(self, C: Classes) -> SideRows | None:
         gangs = GangTypes.of(C)
-        nodes = NodeClasses.of(C.instance, np.unique(gangs.level))
+        nodes = NodeClasses.of(C.instance, gangs)
         return capacity_rows(C, gangs, nodes)
 
     def space(self, C: Classes, apart: Sequence[BoolArray] = ()) -> Space:

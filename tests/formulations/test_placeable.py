@@ -38,6 +38,27 @@ def test_jobs_that_stay_leave_the_rest_of_their_gpus(kind: str, seed: int) -> No
         check_document(document)
 
 
+def test_a_share_that_stays_leaves_other_shares_contents_of_gpus() -> None:
+    """Combinations of seven shares on eight GPUs are too many to write down, those on one GPU are not."""
+    shares = [0.1, 0.15, 0.2, 0.3, 0.35, 0.45, 0.5]
+    way = {"pool": "v", "gpus": 1, "throughput": 1.0}
+    jobs = [{"id": f"j{job}", "options": [way | {"share": shares[job % 7]}]} for job in range(28)]
+    jobs[0] |= {"preemptible": False, "running": {"pool": "v", "gpus": ["n0/0"]}}
+    nodes = [{"name": f"n{node}", "gpus": 8} for node in range(2)]
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "v", "nodes": nodes}]},
+        "jobs": jobs,
+    }
+    constraints = ["placeable", "uninterrupted"]
+    problem = optsched.compile(optsched.load(document)).per_job()
+    space = Space.of(problem.classes(frozenset()))
+    assert space.complete and len(space.contents.counts) < 200
+    solution = optsched.solve(document, "max-throughput", integral=True, constraints=constraints)
+    assert solution.objective == pytest.approx(28.0)
+    assert optsched.verify(solution, resolve=True).ok
+
+
 def check_against_all_placements(kind: str, seed: int) -> None:
     check_document(small_instance(kind, seed))
 

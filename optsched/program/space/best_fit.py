@@ -170,10 +170,8 @@ class _Seats:
         """
         other = np.ones(len(self._class), bool)
         other[list(besides)] = False
-        if not self._states.of_gpu[part]:
-            return self._fullest(part, inside, self._is_node & other)
-        found = self._fullest(part, inside, ~self._is_node & other)
-        if found is None:
+        found = self._fullest(part, inside, other)
+        if found is None and self._states.of_gpu[part]:
             one = self._states.one_gpu[self.space.parts[part].pool]
             node = self._fullest(one, inside, self._is_node)
             if node is None:

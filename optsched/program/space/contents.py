@@ -9,7 +9,6 @@ import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.candidates import NO_SLICE
-from optsched.instance.cluster import PER_NODE
 
 ROUNDING = 1e-9
 """Relative slack of capacities, and slack of shares of a GPU."""
@@ -43,12 +42,6 @@ class GangPart(NamedTuple):
     profile: int = NO_SLICE
     apart: tuple[int, ...] = ()
     gang: int = 0
-
-    @property
-    def on_one_gpu(self) -> bool:
-        """Whether it has a share of one GPU, and asks nothing else of its node."""
-        asks = any(self.need[: len(PER_NODE)]) or bool(self.apart)
-        return self.share < 1 and self.gpus == 1 and not asks
 
     @property
     def piece(self) -> GpuPiece:

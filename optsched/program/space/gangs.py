@@ -23,6 +23,13 @@ ANYWHERE = 0
 """Level of gangs that may have GPUs of any nodes of their pool."""
 
 
+class SharedKind(NamedTuple):
+    """The shares, or the slices (MIG), of the GPUs of one pool."""
+
+    pool: int
+    slices: bool
+
+
 @dataclass(frozen=True, eq=False)
 class GangTypes:
     """T types of gangs: columns of one type find room in the same places.
@@ -102,6 +109,19 @@ class GangTypes:
     def __len__(self) -> int:
         return len(self.pool)
 
+    @cached_property
+    def kinds(self) -> Mapping[SharedKind, bool]:
+        """Shares and slices that gangs have; whether all of a kind are on one GPU each, and ask
+        nothing else of their nodes.
+        """
+        asks = self.need[:, : len(PER_NODE)].any(axis=1) | self.apart.any(axis=1)
+        single = (self.gpus == 1) & ~asks
+        found: dict[SharedKind, bool] = {}
+        for t in np.flatnonzero(self.share < 1).tolist():
+            kind = SharedKind(int(self.pool[t]), bool(self.profile[t] != NO_SLICE))
+            found[kind] = found.get(kind, True) and bool(single[t])
+        return found
+
 
 def _jobs_in_sets(C: Classes, apart: Sequence[BoolArray], column: IntArray) -> IntArray:
     """How many jobs of columns are in each set, shape (columns, S)."""
@@ -134,16 +154,16 @@ def _leave_out_ample(need: FloatArray, C: Classes, column: IntArray, share: Floa
     instance = C.instance
     staying = Staying.of(instance)
     numbering = instance.cluster.numbering
-    gpus = np.diff(numbering.start) - staying.held
+    gpus = (np.diff(numbering.start) - staying.held).astype(np.float64)
     for node, rooms in staying.rooms_of_nodes(instance).items():
-        gpus[node] += len(rooms)
+        gpus[node] += sum(room.left for room in rooms)
     own = instance.cluster.own_capacity - staying.used
     for pool in np.unique(C.pool[column]).tolist():
         mine = np.flatnonzero(C.pool[column] == pool)
         here = np.flatnonzero((numbering.pool == pool) & (gpus > 0))
         for place in range(len(PER_NODE)):
             largest = (need[mine, place] / share[mine]).max(initial=0.0)
-            if (own[here, place] >= largest * gpus[here]).all():
+            if (own[here, place] * (1 + ROUNDING) >= largest * gpus[here]).all():
                 need[mine, place] = 0.0
 
 
@@ -151,6 +171,10 @@ def _leave_out_ample(need: FloatArray, C: Classes, column: IntArray, share: Floa
 class NodeClasses:
     """R classes of equal nodes that take work: of one pool, with the same of everything, and in the
     same groups of the levels that count.
+
+    What jobs that stay leave of a GPU belongs to its node. Where all gangs that can have it are on
+    one GPU and ask nothing else (`GangTypes.kinds`), it is a class of its own, as if the GPU were a
+    node: contents of nodes would have too many combinations of shares.
 
     Attributes
     ----------
@@ -169,7 +193,7 @@ class NodeClasses:
     count : IntArray, shape (R,)
         Nodes of each class.
     members : tuple of IntArray, length R
-        Their numbers in the cluster, ascending.
+        Their numbers in the cluster, ascending; those of single GPUs once for each GPU.
     """
 
     pool: IntArray
@@ -184,29 +208,41 @@ class NodeClasses:
 
     @classmethod
     def of(
-        cls, instance: Instance, levels: IntArray, apart: Sequence[BoolArray] = ()
+        cls, instance: Instance, types: GangTypes, apart: Sequence[BoolArray] = ()
     ) -> NodeClasses:
         """Classes of the usable nodes with what jobs that keep their GPUs leave of them.
 
-        ``levels`` are those that count, ``apart`` sets of jobs of which no two may be on one node.
+        ``types`` are the gangs that have room there, ``apart`` sets of jobs of which no two may be
+        on one node.
         """
         cluster = instance.cluster
         staying = Staying.of(instance)
-        size = np.diff(cluster.numbering.start) - staying.held
-        # Nodes without such GPUs have the number 0.
+        free = np.diff(cluster.numbering.start) - staying.held
+        own = np.maximum(cluster.own_capacity - staying.used, 0.0)
+        taken = _taken(instance, apart)
+        of_node, single = staying.rooms_for(instance, types.kinds)
+        # No such GPUs have the number 0.
         rooms: dict[tuple[GpuRoom, ...], int] = {(): 0}
-        room_of_node = np.zeros(len(size), np.int64)
-        for some, left in staying.rooms_of_nodes(instance).items():
-            room_of_node[some] = rooms.setdefault(left, len(rooms))
-        node = np.flatnonzero(cluster.usable(instance.now) & ((size > 0) | (room_of_node > 0)))
+        room = np.zeros(len(free), np.int64)
+        for some, left in of_node.items():
+            room[some] = rooms.setdefault(left, len(rooms))
+        room_of_single = [rooms.setdefault((left,), len(rooms)) for _, left in single]
+        usable = cluster.usable(instance.now)
+        whole = np.flatnonzero(usable & ((free > 0) | (room > 0)))
+        at = np.array([some for some, _ in single], np.int64)
+        there = usable[at]
+        node = np.concatenate([whole, at[there]])
+        alone = np.arange(len(node)) >= len(whole)
+        room = np.concatenate([room[whole], np.array(room_of_single, np.int64)[there]])
+        gpus = np.where(alone, 0, free[node])
+        own = np.where(alone[:, np.newaxis], 0.0, own[node])
+        taken = taken[:, node] & ~alone
         pool = cluster.numbering.pool[node]
         stated = cluster.group_of_node[:, node]
-        counts = np.isin(np.arange(len(stated)), levels)
+        counts = np.isin(np.arange(len(stated)), types.level)
         group = np.where(counts[:, np.newaxis], stated, pool)
-        own = np.maximum(cluster.own_capacity[node] - staying.used[node], 0.0)
         member = cluster.members[:, node].astype(np.float64)
-        taken = _taken(instance, apart)[:, node]
-        keys = (pool, size[node], room_of_node[node], *own.T, *member, *group, *taken)
+        keys = (pool, gpus, room, alone, *own.T, *member, *group, *taken)
         alike = group_rows(keys, len(node))
         first = alike.first
         order = np.argsort(alike.inverse, kind="stable")
@@ -214,8 +250,8 @@ class NodeClasses:
         every_room = tuple(rooms)
         return cls(
             pool[first],
-            size[node][first],
-            tuple(every_room[number] for number in room_of_node[node][first].tolist()),
+            gpus[first],
+            tuple(every_room[number] for number in room[first].tolist()),
             own[first],
             member[:, first].T,
             group[:, first],
@@ -327,3 +363,21 @@ class Staying(NamedTuple):
         for node, room in zip(numbering.node_of(gpus).tolist(), self.rooms.values(), strict=True):
             found[node].append(room)
         return {node: tuple(sorted(rooms)) for node, rooms in found.items()}
+
+    def rooms_for(
+        self, instance: Instance, kinds: Mapping[SharedKind, bool]
+    ) -> tuple[dict[int, tuple[GpuRoom, ...]], list[tuple[int, GpuRoom]]]:
+        """What is left for shares and slices of some kinds (`GangTypes.kinds`), by node:
+        together with the rest of the node, and of single GPUs.
+        """
+        pool = instance.cluster.numbering.pool
+        of_node: dict[int, tuple[GpuRoom, ...]] = {}
+        single: list[tuple[int, GpuRoom]] = []
+        for node, rooms in sorted(self.rooms_of_nodes(instance).items()):
+            for room in rooms:
+                alone = kinds.get(SharedKind(int(pool[node]), bool(room.slices)))
+                if alone:
+                    single.append((node, room))
+                elif alone is not None:
+                    of_node[node] = (*of_node.get(node, ()), room)
+        return of_node, single

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
 from optsched.candidates import NO_SLICE
 from optsched.program.space.bins import Bin
 from optsched.program.space.contents import GangPart
-from optsched.program.space.gangs import GangTypes, NodeClasses
+from optsched.program.space.gangs import GangTypes, NodeClasses, SharedKind
 
 MOST_CONTENTS = 5_000
 """Contents of one node that are all written down."""
@@ -64,47 +64,45 @@ def node_bins(
     """Bins by the numbers of `NodeClasses.contents`;
     and the parts, with one whole GPU of each pool whose GPUs have their own contents.
     """
-    # On a node that has GPUs of which only a part is left, shares are contents of the node.
-    partly = {int(nodes.pool[r]) for r, rooms in enumerate(nodes.rooms) if rooms}
-    of_gpu = _parts_of_gpus(parts, partly)
+    of_gpu = {
+        number
+        for number, part in enumerate(parts)
+        if part.share < 1 and types.kinds[SharedKind(part.pool, part.profile != NO_SLICE)]
+    }
     pools = sorted({parts[p].pool for p in of_gpu})
     ones = {pool: GangPart(pool, 1, 1.0, (0.0,) * types.need.shape[1]) for pool in pools}
     parts = tuple(dict.fromkeys((*parts, *ones.values())))
     whole = {pool: parts.index(one) for pool, one in ones.items()}
     most = np.append(most, np.zeros(len(parts) - len(most)))
     most[list(whole.values())] = np.inf  # for those of which shares take the places
-    found = []
-    for r in np.unique(nodes.contents, return_index=True)[1].tolist():
-        pool = int(nodes.pool[r])
-        legal = types.layouts.get(pool)
-        layouts = None if legal is None else legal.counts
-        here = [p for p, part in enumerate(parts) if part.pool == pool]
-        shared = [p for p in here if p in of_gpu]
-        rest = [p for p in here if p not in of_gpu]
-        own, taken = nodes.own[r], nodes.taken[:, r]
-        gpus, rooms = int(nodes.gpus[r]), nodes.rooms[r]
-        node = Bin(parts, rest, most, gpus, own, layouts, taken, rooms)
-        gpu = Bin(parts, shared, most, 1, own, layouts, taken) if shared else None
-        found.append(NodeBins(node, gpu, whole[pool] if shared else -1))
-    return parts, tuple(found)
+    first = np.unique(nodes.contents, return_index=True)[1].tolist()
+    return parts, tuple(_bins_of(parts, most, types, nodes, r, of_gpu, whole) for r in first)
 
 
-def _parts_of_gpus(parts: Sequence[GangPart], without: Collection[int]) -> set[int]:
-    """Parts that are contents of a GPU: all shares, or all slices, of a pool,
-    where each is on one GPU and needs nothing else of its node; none of the pools of ``without``.
-    """
-    wider = {
-        (part.pool, part.profile == NO_SLICE)
-        for part in parts
-        if part.share < 1 and not part.on_one_gpu
-    }
-    return {
-        number
-        for number, part in enumerate(parts)
-        if part.share < 1
-        and part.pool not in without
-        and (part.pool, part.profile == NO_SLICE) not in wider
-    }
+def _bins_of(
+    parts: tuple[GangPart, ...],
+    most: FloatArray,
+    types: GangTypes,
+    nodes: NodeClasses,
+    r: int,
+    of_gpu: set[int],
+    whole: Mapping[int, int],
+) -> NodeBins:
+    """Bins of the nodes of class ``r``; ``whole`` is the part that is one whole GPU, by pool."""
+    pool, gpus, rooms = int(nodes.pool[r]), int(nodes.gpus[r]), nodes.rooms[r]
+    legal = types.layouts.get(pool)
+    layouts = None if legal is None else legal.counts
+    own, taken = nodes.own[r], nodes.taken[:, r]
+    here = [p for p, part in enumerate(parts) if part.pool == pool]
+    shared = [p for p in here if p in of_gpu]
+    rest = [p for p in here if p not in of_gpu]
+    if gpus == 0:
+        # Nodes without a whole GPU, and single GPUs, have what fits beside the jobs that stay.
+        rest = [p for p in here if any(room.after(parts[p].piece, layouts) for room in rooms)]
+        shared = []
+    node = Bin(parts, rest, most, gpus, own, layouts, taken, rooms)
+    gpu = Bin(parts, shared, most, 1, own, layouts, taken) if shared else None
+    return NodeBins(node, gpu, whole[pool] if shared else -1)
 
 
 def all_contents(nodes: NodeClasses, bins: Sequence[NodeBins], parts: int) -> Contents | None:
