@@ -17,15 +17,15 @@ heuristic).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, owners
 from optsched.program import LinearArrays, Space
 from optsched.program.space.bins import Bin
+from optsched.program.space.node_bins import Contents
 from optsched.solution import Values
 from optsched.solution.certificate import dual_bound
 from optsched.solvers import Session
@@ -103,9 +103,8 @@ class _Generation(ColumnLoop[FloatArray]):
         relaxed = replace(arrays, integer=np.zeros(arrays.shape[1], bool))
         self._session = engine.open(relaxed, "highs")
         self._least = WORTH * float(np.abs(arrays.cost).max(initial=0.0))
-        self._bins = list(self._opened())
+        self._bins: list[_PricedBin] = []
         self._known = set[tuple[int, bool, bytes]]()
-        self._add(list(self._of_one_part()))
         self.weights = SMOOTHING
         self._bound, self._value, self._made = np.inf, -np.inf, 0
         self._x: FloatArray | None = None
@@ -129,33 +128,54 @@ class _Generation(ColumnLoop[FloatArray]):
                 y[arrays.row_block(rows.name).slice] = self._sign * duals[rows.slice]
             self._prove(y)
 
-    def _opened(self) -> Iterator[_PricedBin]:
-        """The bins of all classes."""
+    def _open(self) -> bool:
+        """Open the bins of all classes; False if the time is up before."""
+        programs: dict[Bin, _BinProgram] = {}
         for r, kind in enumerate(self._space.nodes.contents.tolist()):
             node, gpu, one_gpu = self._space.bins[kind]
             for bin_, one in ((gpu, one_gpu), (node, -1)):
-                if bin_ is not None and len(bin_.mine):
-                    yield _PricedBin.of(self._engine, bin_, r, one)
+                if bin_ is None or not len(bin_.mine):
+                    continue
+                if not self._has_time():
+                    return False
+                if bin_ not in programs:
+                    programs[bin_] = _BinProgram.of(bin_, one)
+                self._bins.append(_PricedBin.of(self._engine, programs[bin_], r))
+        return True
 
-    def _of_one_part(self) -> Iterator[_Found]:
+    def _of_one_part(self) -> Contents:
         """Contents of one part only, as many as fit: with them no price is far off."""
-        nothing = np.zeros(len(self._space.parts), np.int64)
-        for one in self._bins:
-            for part in one.bin.mine.tolist():
-                counts = nothing.copy()
-                counts[part] = one.bin.extra(nothing, part)
-                if counts[part]:
-                    yield one.found(counts)
+        programs = list(dict.fromkeys(one.program for one in self._bins))
+        turn = {program: number for number, program in enumerate(programs)}
+        counts = [np.zeros((0, len(self._space.parts)), np.int64)]
+        counts += [program.of_one_part for program in programs]
+        first = np.cumsum([len(some) for some in counts])
+        rows = [
+            first[turn[one.program]] + np.arange(len(one.program.of_one_part)) for one in self._bins
+        ]
+        bin_ = owners([len(row) for row in rows])
+        node_class = np.array([one.node_class for one in self._bins], np.int64)[bin_]
+        of_gpu = np.array([one.of_gpu for one in self._bins], bool)[bin_]
+        row = np.concatenate([EMPTY, *rows])
+        return Contents(node_class, row, of_gpu, np.concatenate(counts))
+
+    def _has_time(self) -> bool:
+        """Whether contents may still be made; what is left then is for the integer program."""
+        left = self._engine.has_time_left(KEPT)
+        self._engine.by_clock |= not left
+        return left
 
     def run(self) -> PricedContents:
-        self.generate()
+        """Make contents, as long as there is time."""
+        if self._open():
+            self._add(self._of_one_part())
+            self.generate()
         duals = None if self.best is None else self._sign * self.best
         return PricedContents(self._space, duals, self._x)
 
     def solve(self) -> FloatArray | None:
         """The duals of the master; None if the time is up."""
-        if self._made and not self._engine.has_time_left(KEPT):
-            self._engine.by_clock = True
+        if self._made and not self._has_time():
             return None
         values = self._run(self._session)
         if values.x is None or values.y is None:
@@ -174,7 +194,10 @@ class _Generation(ColumnLoop[FloatArray]):
         self._made += len(found)
         if not found or self.ended:
             return False
-        self._add(found)
+        node_class = np.array([one.node_class for one in found], np.int64)
+        of_gpu = np.array([one.of_gpu for one in found], bool)
+        counts = np.array([one.counts for one in found], np.int64)
+        self._add(Contents(node_class, np.arange(len(found)), of_gpu, counts))
         return True
 
     @property
@@ -232,63 +255,84 @@ class _Generation(ColumnLoop[FloatArray]):
         if bound is not None and self._sign * bound < self._bound:
             self._bound, self.best = self._sign * bound, y
 
-    def _add(self, found: list[_Found]) -> None:
+    def _add(self, more: Contents) -> None:
         """More contents in the master and in the space."""
         space, arrays = self._space, self._session.arrays
-        node_class = np.array([one.node_class for one in found], np.int64)
-        of_gpu = np.array([one.of_gpu for one in found], bool)
-        counts = np.array([one.counts for one in found], np.int64)
-        matrix = space.columns_of_contents(arrays, node_class, of_gpu, counts)
-        most = space.most_contents(node_class, of_gpu)
+        matrix = space.columns_of_contents(arrays, more)
+        most = space.most_contents(more.node_class, more.of_gpu)
         name = f"contents {len(arrays.columns)}"
-        self._session.add_columns(matrix, np.zeros(len(found)), most, name)
-        self._space = space.with_contents(node_class, of_gpu, counts)
+        self._session.add_columns(matrix, np.zeros(len(more.row)), most, name)
+        self._space = space.with_contents(more)
 
 
-class _PricedBin(NamedTuple):
-    """A bin of nodes of a class, and the program that finds contents for it.
+@dataclass(frozen=True, eq=False)
+class _BinProgram:
+    """The program that finds contents for equal bins, which are in nodes of several classes.
 
     Attributes
     ----------
     bin : Bin
-    node_class : int
     one_gpu : int
         The part whose place in the node a GPU takes; -1 for a node.
-    session : Session
+    arrays : LinearArrays
         Of `Bin.relaxed`.
-    most : FloatArray, shape (parts of the bin,)
-        Bounds of its columns.
     needs_less : BoolArray, shape (parts of the bin, parts of the bin)
         Whether the first part needs no more of anything than the second one.
+    of_one_part : IntArray, shape (contents, parts)
+        Contents of one part only, as many as fit.
     """
 
     bin: Bin
-    node_class: int
     one_gpu: int
-    session: Session
-    most: FloatArray
+    arrays: LinearArrays
     needs_less: BoolArray
+    of_one_part: IntArray
 
     @classmethod
-    def of(cls, engine: Engine, bin_: Bin, node_class: int, one_gpu: int) -> _PricedBin:
-        """With a session of its program."""
-        # A part of which there are too few to fill the bin dominates no other part.
+    def of(cls, bin_: Bin, one_gpu: int) -> _BinProgram:
+        """With all that does not depend on prices."""
         arrays = bin_.relaxed().arrays
-        A = arrays.A.toarray()
-        needs_less = np.asarray((A[:, :, np.newaxis] <= A[:, np.newaxis, :]).all(axis=0), bool)
-        needs_less &= (bin_.most[bin_.mine] > arrays.upper)[:, np.newaxis]
-        session = engine.load("highs")().open(arrays)
-        return cls(bin_, node_class, one_gpu, session, arrays.upper, needs_less)
+        mine = bin_.mine
+        # A part of which there are too few to fill the bin dominates no other part.
+        needs_less = np.repeat((bin_.most[mine] > arrays.upper)[:, np.newaxis], len(mine), axis=1)
+        for row in arrays.A.toarray():
+            needs_less &= row[:, np.newaxis] <= row
+        nothing = np.zeros(len(bin_.parts), np.int64)
+        fit = np.array([bin_.extra(nothing, part) for part in mine.tolist()], np.int64)
+        counts = np.zeros((len(mine), len(bin_.parts)), np.int64)
+        counts[np.arange(len(mine)), mine] = fit
+        if one_gpu >= 0:
+            counts[:, one_gpu] -= 1
+        return cls(bin_, one_gpu, arrays, needs_less, counts[fit > 0])
+
+
+class _PricedBin(NamedTuple):
+    """Equal bins of nodes of one class, and the session that prices contents for them."""
+
+    program: _BinProgram
+    node_class: int
+    session: Session
+
+    @classmethod
+    def of(cls, engine: Engine, program: _BinProgram, node_class: int) -> _PricedBin:
+        """With a session of its own, as prices differ between classes."""
+        return cls(program, node_class, engine.load("highs")().open(program.arrays))
 
     def _dominated(self, price: FloatArray) -> BoolArray:
         """Parts that another part dominates: it needs no more of anything and is worth as much."""
+        needs_less = self.program.needs_less
         # Of equal ones the first stays
         first = np.tri(len(price), k=-1, dtype=bool).T
         better = price[:, np.newaxis] > price
         equal = price[:, np.newaxis] == price
-        alike = self.needs_less & self.needs_less.T
-        found: BoolArray = (self.needs_less & (better | (equal & (~alike | first)))).any(axis=0)
+        alike = needs_less & needs_less.T
+        found: BoolArray = (needs_less & (better | (equal & (~alike | first)))).any(axis=0)
         return found
+
+    @property
+    def one_gpu(self) -> int:
+        """The part whose place in the node a GPU takes; -1 for a node."""
+        return self.program.one_gpu
 
     @property
     def of_gpu(self) -> bool:
@@ -298,13 +342,16 @@ class _PricedBin(NamedTuple):
         """A bound on what contents are worth at prices of parts, and contents that are worth
         much.
         """
-        mine, parts = self.bin.mine, self.bin.parts
+        bin_ = self.program.bin
+        mine, parts = bin_.mine, bin_.parts
         wanted = np.zeros(len(parts), np.int64)
         most: float | None = 0.0
         if (price[mine] > 0).any():
             self.session.set_cost(-price[mine])
             open_ = ~self._dominated(price[mine])
-            self.session.set_bounds(np.zeros(len(mine)), np.where(open_, self.most, 0.0))
+            self.session.set_bounds(
+                np.zeros(len(mine)), np.where(open_, self.program.arrays.upper, 0.0)
+            )
             limits = replace(engine.limits_left(), on_progress=None, options={}, gap=gap, work=None)
             values = self.session.run(limits)
             most = None if values.bound is None else max(0.0, -values.bound) * PADDED
@@ -313,7 +360,7 @@ class _PricedBin(NamedTuple):
         # The largest come first, as others fit beside them
         size = np.array([part.gpus * part.share for part in parts])
         order = mine[np.argsort(-size[mine], kind="stable")]
-        counts = self.bin.filled(order[price[order] > 0], wanted)
+        counts = bin_.filled(order[price[order] > 0], wanted)
         return most, self.found(counts)
 
     def found(self, counts: IntArray) -> _Found:

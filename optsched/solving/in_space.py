@@ -39,7 +39,7 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
         engine.start_used = True
     else:
         previous = None
-    space, point = engine.build(lambda: start_of(program, unstarted, previous))
+    space, point = engine.build(lambda: start_of(program, unstarted, previous, engine))
     if space.complete:
         outcome = _of_all_contents(engine, program, space, point)
     else:
@@ -90,7 +90,7 @@ def _with_priced_contents(
     if priced.x is not None:
         # The whole jobs of the relaxation are placed first: they are a better guess than best fit.
         whole = np.floor(priced.x[: program.classes.columns] + OPTIMALITY)
-        space, rounded = engine.build(lambda: start_of(program, priced.space, whole))
+        space, rounded = engine.build(lambda: start_of(program, priced.space, whole, engine))
         points.append(rounded)
     sign = 1.0 if arrays.maximise else -1.0
     columns = arrays.shape[1] + len(space.contents.row) - before
@@ -174,7 +174,7 @@ def _with_numbered_gangs(
     assert outcome.x is not None and program.space is not None
     jobs = outcome.x[: program.classes.columns]
     numbered = engine.build(program.space.numbered)
-    space, point = engine.build(lambda: start_of(program, numbered, jobs))
+    space, point = engine.build(lambda: start_of(program, numbered, jobs, engine))
     if point is None and not space.complete:
         values = replace(outcome.values, termination=Termination.IMPRECISE, bound=outcome.bound)
         return space, nothing_found(engine, values, integer=True)
@@ -226,7 +226,7 @@ def _with_own_duals(program: AllocationProgram, outcome: Outcome) -> Outcome:
 
 
 def start_of(
-    program: AllocationProgram, space: Space, previous: FloatArray | None
+    program: AllocationProgram, space: Space, previous: FloatArray | None, engine: Engine
 ) -> tuple[Space, FloatArray | None]:
     """The space with all contents that are in use, and the point of a placement by best fit, which
     places the jobs of a previous answer first. The point is None if it breaks a requirement.
@@ -241,7 +241,14 @@ def start_of(
     if not worth.any():  # of a smallest level, say
         worth = program.gain
     rows = program.requirements
-    x, space, seats = best_fit(space, worth, sp.csr_matrix(rows.A), rows.row_upper, previous)
+
+    def has_time() -> bool:
+        left = engine.has_time_left(0.0) or not engine.timer.is_over
+        engine.by_clock |= not left
+        return left
+
+    A = sp.csr_matrix(rows.A)
+    x, space, seats = best_fit(space, worth, A, rows.row_upper, previous, has_time)
     point = np.concatenate([program.complete(x), seats])
     arrays = with_space(program, space, whole=True).arrays
     holds = certify_point(arrays, point, arrays.objective(point), "none").ok

@@ -53,11 +53,7 @@ def test_columns_that_are_added_are_those_of_the_space(kind: str) -> None:
     C = optsched.compile(optsched.load(small_instance(kind, 3))).classes(frozenset())
     space = Space.of(C)
     all_ = space.contents
-    counts = all_.counts[all_.row]
-    nothing = all_._replace(
-        node_class=all_.node_class[:0], row=all_.row[:0], of_gpu=all_.of_gpu[:0], counts=counts[:0]
-    )
-    empty = replace(space, contents=nothing)
+    empty = space.without_contents()
 
     def written(space: Space) -> LinearProgram:
         lp = LinearProgram()
@@ -66,7 +62,7 @@ def test_columns_that_are_added_are_those_of_the_space(kind: str) -> None:
         return lp
 
     before, after = written(empty).arrays, written(space).arrays
-    added = empty.columns_of_contents(before, all_.node_class, all_.of_gpu, counts)
+    added = empty.columns_of_contents(before, all_)
     assert added.shape[1] == len(all_.row) > 0
     expected = after.A[:, before.shape[1] :]
     assert abs(added - expected).max() == 0

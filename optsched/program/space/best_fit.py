@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance.cluster import PER_NODE
 from optsched.program.space.contents import ROUNDING
+from optsched.program.space.node_bins import Contents
 from optsched.program.space.seats import Space
 
 
@@ -19,6 +20,7 @@ def best_fit(
     A: sp.csr_matrix,
     upper: FloatArray,
     first: FloatArray | None = None,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> tuple[FloatArray, Space, FloatArray]:
     """An allocation of whole jobs, shape (N,); and its columns of the space, shape (Y + H + M,),
     which has more contents then, if those in use were not written down.
@@ -38,6 +40,8 @@ def best_fit(
         Rows A x <= upper that hold as well.
     first : FloatArray, shape (N,), optional
         Jobs of each column that come before all others, such as those of a previous answer.
+    has_time : callable, optional
+        Whether one more job may be placed; asked before each.
     """
     seats = _Seats(space)
     C = space.classes
@@ -51,7 +55,7 @@ def best_fit(
         mine = slice(by_column.indptr[column], by_column.indptr[column + 1])
         row, use = by_column.indices[mine], by_column.data[mine]
         t = int(space.types.of_column[column])
-        while x[column] < most and (use <= room[row]).all():
+        while x[column] < most and (use <= room[row]).all() and has_time():
             if t >= 0 and not seats.take(t):
                 break
             x[column] += 1
@@ -248,8 +252,11 @@ class _Seats:
         if more:
             first = len(space.contents.row)
             used += [(first + turn, many) for turn, (*_, many) in enumerate(more)]
-            new, cut, rows, _ = (np.array(each) for each in zip(*more, strict=True))
-            space = space.with_contents(new.astype(np.int64), cut.astype(bool), rows)
+            new, cut, counts, _ = (np.array(each) for each in zip(*more, strict=True))
+            row = np.arange(len(counts))
+            space = space.with_contents(
+                Contents(new.astype(np.int64), row, cut.astype(bool), counts)
+            )
         n = np.zeros(len(space.contents.row))
         for column, many in used:
             n[column] += many

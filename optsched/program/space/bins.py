@@ -178,11 +178,13 @@ class Bin:
             able = [number for number in mine if fits(held, left, number)]
             if not able:
                 found.append(held)
-            for number in able:
-                if number >= last:
-                    rest = [there - amount for amount, there in zip(use[number], left, strict=True)]
-                    if not extend(_with_one(held, number), rest, number, depth + 1):
-                        return False
+            following = [number for number in able if number >= last]
+            if tried + len(following) * len(mine) > STEPS:
+                return False  # each of them takes at least one pass through all parts
+            for number in following:
+                rest = [there - amount for amount, there in zip(use[number], left, strict=True)]
+                if not extend(_with_one(held, number), rest, number, depth + 1):
+                    return False
             return len(found) <= most and tried <= STEPS
 
         if not extend((0,) * len(self.parts), self.room.tolist(), 0):

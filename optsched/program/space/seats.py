@@ -153,23 +153,14 @@ class Space:
         contents = contents or no_contents(len(parts))
         return cls(C, types, nodes, parts, gangs, held, bins, contents, complete)
 
-    def with_contents(self, node_class: IntArray, of_gpu: BoolArray, counts: IntArray) -> Space:
-        """The space with more contents, after those that it has.
-
-        Parameters
-        ----------
-        node_class : IntArray, shape (K,)
-        of_gpu : BoolArray, shape (K,)
-        counts : IntArray, shape (K, parts)
-            Those of a GPU have -1 for one whole GPU.
-        """
+    def with_contents(self, more: Contents) -> Space:
+        """The space with more contents, after those that it has."""
         old = self.contents
-        row = len(old.counts) + np.arange(len(counts))
         contents = Contents(
-            np.concatenate([old.node_class, node_class]),
-            np.concatenate([old.row, row]),
-            np.concatenate([old.of_gpu, of_gpu]),
-            np.concatenate([old.counts, counts]),
+            np.concatenate([old.node_class, more.node_class]),
+            np.concatenate([old.row, len(old.counts) + more.row]),
+            np.concatenate([old.of_gpu, more.of_gpu]),
+            np.concatenate([old.counts, more.counts]),
         )
         return replace(self, contents=contents)
 
@@ -225,23 +216,23 @@ class Space:
         each = np.where(of_gpu, self.nodes.gpus[node_class], 1)
         return (self.nodes.count[node_class] * each).astype(np.float64)
 
-    def columns_of_contents(
-        self, arrays: LinearArrays, node_class: IntArray, of_gpu: BoolArray, counts: IntArray
-    ) -> sp.csc_matrix:
+    def columns_of_contents(self, arrays: LinearArrays, more: Contents) -> sp.csc_matrix:
         """Entries of more contents in the rows of a program that has those of the space."""
-        room = arrays.row_block("node").start + self._rows_of_room(node_class, counts)
-        column, part = np.nonzero(counts)
-        node = np.flatnonzero(~of_gpu)
-        in_class = arrays.row_block("count").start + node_class[node]
-        rows = np.concatenate([room, in_class])
-        entries = np.concatenate([-counts[column, part].astype(np.float64), np.ones(len(node))])
+        row, column, count = self._room_in(more)
+        node = np.flatnonzero(~more.of_gpu)
+        in_class = arrays.row_block("count").start + more.node_class[node]
+        rows = np.concatenate([arrays.row_block("node").start + row, in_class])
+        entries = np.concatenate([-count, np.ones(len(node))])
         columns = np.concatenate([column, node])
-        return sp.csc_matrix((entries, (rows, columns)), shape=(arrays.shape[0], len(counts)))
+        return sp.csc_matrix((entries, (rows, columns)), shape=(arrays.shape[0], len(more.row)))
 
-    def _rows_of_room(self, node_class: IntArray, counts: IntArray) -> IntArray:
-        """Row of ``node`` of each count of contents that is not 0."""
-        column, part = np.nonzero(counts)
-        return node_class[column] * len(self.parts) + part
+    def _room_in(self, contents: Contents) -> tuple[IntArray, IntArray, FloatArray]:
+        """Row of ``node``, column and count of all counts of contents that are not 0."""
+        # Sparse, as many contents hold one part of hundreds, on nodes of many classes.
+        counts = sp.csr_matrix(contents.counts.astype(np.float64))[contents.row]
+        column = owners(np.diff(counts.indptr).astype(np.int64))
+        row = contents.node_class[column] * len(self.parts) + counts.indices
+        return row, column, counts.data
 
     @cached_property
     def _flat_gangs(self) -> tuple[IntArray, IntArray, FloatArray]:
@@ -285,11 +276,9 @@ class Space:
 
     @property
     def _room_by_class(self) -> sp.csr_matrix:
-        counts = self.contents.counts[self.contents.row]
-        column, part = np.nonzero(counts)
-        row = self._rows_of_room(self.contents.node_class, counts)
-        shape = (len(self.nodes) * len(self.parts), len(counts))
-        return sp.csr_matrix((counts[column, part].astype(np.float64), (row, column)), shape=shape)
+        row, column, count = self._room_in(self.contents)
+        shape = (len(self.nodes) * len(self.parts), len(self.contents.row))
+        return sp.csr_matrix((count, (row, column)), shape=shape)
 
     def _shared_resources(self, lp: LinearProgram, h: Variables) -> None:
         """Resources of some nodes."""
