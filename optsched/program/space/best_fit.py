@@ -88,10 +88,6 @@ def _order(space: Space, worth: FloatArray) -> IntArray:
     return chosen
 
 
-UNKNOWN = -1
-"""Room that was not asked for yet."""
-
-
 class _Seats:
     """Bins, which are the nodes and the GPUs that have their own contents, and what is in them.
 
@@ -156,8 +152,7 @@ class _Seats:
                 bin_ = self._bin_for(part, inside, mine)
                 if bin_ is None:
                     return False
-                room = self._states.room(self._state[[bin_]], part)
-                many = 1 if shared else min(left, int(room[0]))
+                many = 1 if shared else min(left, self._states.room(int(self._state[bin_]), part))
                 if shared:
                     mine.append(bin_)
                 r = int(self._class[bin_])
@@ -186,8 +181,11 @@ class _Seats:
 
     def _fullest(self, part: int, inside: BoolArray, among: BoolArray) -> int | None:
         bins = np.flatnonzero(among & inside[self._class])
-        bins = bins[self._states.room(self._state[bins], part) > 0]
-        return int(bins[np.argmin(self._free[bins])]) if len(bins) else None
+        bins = bins[self._states.room_at_most(self._state[bins], part) > 0]
+        for bin_ in bins[np.argsort(self._free[bins], kind="stable")].tolist():
+            if self._states.room(int(self._state[bin_]), part):
+                return int(bin_)
+        return None
 
     # --- changes ----------------------------------------------------------------------------------
 
@@ -290,7 +288,8 @@ class _States:
         self._parts = len(space.parts)
         self._number: dict[tuple[int, bool, bytes], int] = {}
         self._known: list[tuple[int, bool, IntArray]] = []
-        self._extra: IntArray = np.full((64, self._parts), UNKNOWN, np.int64)
+        # Of each part; below 0: at most minus so many, GPUs were not searched yet
+        self._extra: IntArray = np.zeros((64, self._parts), np.int64)
         self.gpus = np.array([part.gpus * part.share for part in space.parts])
         self.of_gpu: BoolArray = np.zeros(self._parts, bool)
         self.one_gpu = {}
@@ -308,24 +307,33 @@ class _States:
         if number == len(self._known):
             self._known.append((kind, of_gpu, counts))
             if number == len(self._extra):
-                self._extra = np.concatenate([self._extra, np.full_like(self._extra, UNKNOWN)])
+                self._extra = np.concatenate([self._extra, np.zeros_like(self._extra)])
+            node, gpu, _ = self._bins[kind]
+            bin_ = gpu if of_gpu else node
+            if bin_ is not None:
+                mine = bin_.mine
+                most = bin_.most_extra(counts, mine)
+                self._extra[number, mine] = np.where(bin_.has_shares(counts, mine), -most, most)
         return number
 
     def of(self, state: int) -> tuple[bool, IntArray]:
         """Whether it is of a GPU, and counts of parts."""
         return self._known[state][1:]
 
-    def room(self, states: IntArray, part: int) -> IntArray:
-        """How many more of a part fit into bins in these states, if nothing else is added."""
-        unknown = states[self._extra[states, part] == UNKNOWN]
-        for state in np.unique(unknown).tolist():
+    def room_at_most(self, states: IntArray, part: int) -> IntArray:
+        """A bound on `room` in each of these states, which takes no search for GPUs."""
+        found: IntArray = np.abs(self._extra[states, part])
+        return found
+
+    def room(self, state: int, part: int) -> int:
+        """How many more of a part fit into a bin in this state, if nothing else is added."""
+        if self._extra[state, part] < 0:
             kind, of_gpu, counts = self._known[state]
             node, gpu, _ = self._bins[kind]
             bin_ = gpu if of_gpu else node
-            able = bin_ is not None and part in bin_.mine
-            self._extra[state, part] = bin_.extra(counts, part) if able else 0
-        found: IntArray = self._extra[states, part]
-        return found
+            assert bin_ is not None, "a bin has its state"
+            self._extra[state, part] = bin_.extra(counts, part)
+        return int(self._extra[state, part])
 
     def after(self, state: int, part: int, count: int) -> int:
         """The state with more of a part."""

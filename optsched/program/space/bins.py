@@ -104,6 +104,7 @@ class Bin:
         self.room = np.array(
             [float(gpus), *(own * (1 + ROUNDING)).tolist(), *free, *(1.0 for _ in gangs)]
         )
+        self._size = np.array([part.gpus * part.share for part in parts], np.float64)
         self._shared = np.array([part.share < 1 for part in parts], bool)
         self._fits_gpus = cache(self._finds_gpus)
 
@@ -123,19 +124,28 @@ class Bin:
         shared = tuple(zip(parts.tolist(), counts[parts].tolist(), strict=True))
         return whole <= self.gpus and self._fits_gpus(shared, whole, tries)
 
+    def most_extra(self, counts: IntArray, parts: IntArray | slice = slice(None)) -> IntArray:
+        """A bound on `extra` of each of these parts, which takes no search for GPUs."""
+        use, size = self.use[:, parts], self._size[parts]
+        left = (self.room - self.use @ counts)[:, np.newaxis]
+        # Nodes without a limit have infinite room
+        with np.errstate(divide="ignore", invalid="ignore"):
+            most = np.where(use > 0, left / use + ROUNDING, np.inf).min(axis=0)
+        # Shares have no row
+        free = self._left * (1 + ROUNDING) - self._size @ counts
+        most = np.minimum(most, free / size + ROUNDING)
+        most = np.minimum(most, self.most[parts] - counts[parts])
+        whole: IntArray = np.maximum(most, 0.0).astype(np.int64)
+        return whole
+
+    def has_shares(self, counts: IntArray, part: IntArray | int) -> BoolArray:
+        """Whether these counts or a part share GPUs: then `extra` may be below `most_extra`."""
+        return np.asarray(self._shared[part] | self._shared[counts > 0].any(), bool)
+
     def extra(self, counts: IntArray, part: int) -> int:
         """How many more of a part fit beside these counts, if nothing else is added."""
-        left, use = self.room - self.use @ counts, self.use[:, part]
-        needs = use > 0
-        # Shares have no row: so many are on the GPUs at most
-        piece = self.parts[part]
-        most = self._left / (piece.gpus * piece.share) + ROUNDING
-        most = min(most, self.most[part] - counts[part])
-        if needs.any():
-            # A node without a limit has infinite room: only the smallest bound is a count
-            most = min(most, (left[needs] / use[needs] + ROUNDING).min())
-        most = max(0, int(most))
-        if most == 0 or not (self._shared[part] or self._shared[counts > 0].any()):
+        most = int(self.most_extra(counts, np.array([part]))[0])
+        if most == 0 or not self.has_shares(counts, part):
             return most
         more = counts.copy()
         fits, tried = 0, most
