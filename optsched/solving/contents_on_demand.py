@@ -226,6 +226,9 @@ class _Generation(ColumnLoop[FloatArray]):
         found: list[_Found] = []
         proven = True
         for bin_ in sorted(self._bins, key=lambda one: not one.of_gpu):
+            if not self._engine.has_time_left(0.0):
+                self._engine.by_clock, proven = True, False
+                break
             r = bin_.node_class
             most, contents = bin_.best(self._engine, price[r], gap)
             proven &= most is not None

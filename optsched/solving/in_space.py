@@ -22,6 +22,7 @@ from optsched.solving.contents_on_demand import priced_contents
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome, SolvedProgram
 from optsched.solving.proof import proved_linear
+from optsched.solving.runs import RESERVED
 
 
 def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
@@ -39,7 +40,8 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
         engine.start_used = True
     else:
         previous = None
-    space, point = engine.build(lambda: start_of(program, unstarted, previous, engine))
+    has_time = _for_best_fit(engine)
+    space, point = engine.build(lambda: start_of(program, unstarted, previous, has_time))
     if space.complete:
         outcome = _of_all_contents(engine, program, space, point)
     else:
@@ -50,6 +52,18 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
         return SolvedProgram(program, replace(outcome, conflicts=_in_words(program, outcome)))
     x = outcome.x[: program.classes.columns]
     return SolvedProgram(program, replace(outcome, x=x), seats=space.read(outcome.x))
+
+
+def _for_best_fit(engine: Engine) -> Callable[[], bool]:
+    """Whether best fit may place one more job: the program and the certificate need time, too."""
+    timer = engine.timer.part(1 - RESERVED)
+
+    def has_time() -> bool:
+        over = timer.is_over
+        engine.by_clock |= over
+        return not over
+
+    return has_time
 
 
 def _of_all_contents(
@@ -90,7 +104,8 @@ def _with_priced_contents(
     if priced.x is not None:
         # The whole jobs of the relaxation are placed first: they are a better guess than best fit.
         whole = np.floor(priced.x[: program.classes.columns] + OPTIMALITY)
-        space, rounded = engine.build(lambda: start_of(program, priced.space, whole, engine))
+        has_time = _for_best_fit(engine)
+        space, rounded = engine.build(lambda: start_of(program, priced.space, whole, has_time))
         points.append(rounded)
     sign = 1.0 if arrays.maximise else -1.0
     columns = arrays.shape[1] + len(space.contents.row) - before
@@ -174,7 +189,8 @@ def _with_numbered_gangs(
     assert outcome.x is not None and program.space is not None
     jobs = outcome.x[: program.classes.columns]
     numbered = engine.build(program.space.numbered)
-    space, point = engine.build(lambda: start_of(program, numbered, jobs, engine))
+    # Without this best fit there is no answer: it takes what time it needs.
+    space, point = engine.build(lambda: start_of(program, numbered, jobs))
     if point is None and not space.complete:
         values = replace(outcome.values, termination=Termination.IMPRECISE, bound=outcome.bound)
         return space, nothing_found(engine, values, integer=True)
@@ -226,7 +242,10 @@ def _with_own_duals(program: AllocationProgram, outcome: Outcome) -> Outcome:
 
 
 def start_of(
-    program: AllocationProgram, space: Space, previous: FloatArray | None, engine: Engine
+    program: AllocationProgram,
+    space: Space,
+    previous: FloatArray | None,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> tuple[Space, FloatArray | None]:
     """The space with all contents that are in use, and the point of a placement by best fit, which
     places the jobs of a previous answer first. The point is None if it breaks a requirement.
@@ -241,12 +260,6 @@ def start_of(
     if not worth.any():  # of a smallest level, say
         worth = program.gain
     rows = program.requirements
-
-    def has_time() -> bool:
-        left = engine.has_time_left(0.0) or not engine.timer.is_over
-        engine.by_clock |= not left
-        return left
-
     A = sp.csr_matrix(rows.A)
     x, space, seats = best_fit(space, worth, A, rows.row_upper, previous, has_time)
     point = np.concatenate([program.complete(x), seats])
