@@ -17,6 +17,7 @@ from optsched.solution.certificate import OPTIMALITY, dual_bound, dual_residual
 from optsched.solution.explanation import Conflict, describe_row
 from optsched.solution.values import CLAIMS
 from optsched.solvers import Progress
+from optsched.solvers.interrupt import interrupted
 from optsched.solving.certify import certified_linear, nothing_found
 from optsched.solving.contents_on_demand import priced_contents
 from optsched.solving.engine import Engine
@@ -174,7 +175,10 @@ def _at(
     near = gap is not None and gap <= max(OPTIMALITY, engine.limits.gap or 0.0)
     ended = outcome.values.termination
     if ended in CLAIMS:
-        ended = Termination.GAP_LIMIT if near else Termination.IMPRECISE
+        # The clock may have stopped best fit or the making of contents, not the solver
+        cut_short = Termination.INTERRUPTED if interrupted() else Termination.TIME_LIMIT
+        missed = cut_short if engine.by_clock else Termination.IMPRECISE
+        ended = Termination.GAP_LIMIT if near else missed
     return replace(outcome.values, bound=bound, termination=ended, x=x, y=None)
 
 

@@ -9,12 +9,14 @@ import pytest
 from all_placements import KINDS, best_total, flaws_of, small_instance
 
 import optsched
+from optsched.instance.durations import Timer
 from optsched.program import LinearProgram, Space
 
 # Private: what a single node can hold
-from optsched.program.space import bins, contents, node_bins
+from optsched.program.space import best_fit, bins, contents, node_bins
 from optsched.program.space.bins import Bin
 from optsched.program.space.contents import GangPart
+from optsched.solving import contents_on_demand, in_space
 
 pytestmark = pytest.mark.oracle
 
@@ -219,3 +221,134 @@ def test_too_few_contents_prove_nothing_infeasible(
     assert solution.status == "limit" or (feasible and solution.objective == 8.0)
     assert solution.conflicts == ()
     assert optsched.verify(solution).ok
+
+
+def two_racks() -> dict[str, Any]:
+    """Nodes that are alike, in racks that are told apart because a gang must be in one of them."""
+    document = shares_with_cpus(0)
+    names = [node["name"] for node in document["cluster"]["pools"][0]["nodes"]]
+    document["cluster"]["levels"] = {"rack": {"a": names[:2], "b": names[2:]}}
+    rates = {"4": {"rack": 4.0, "cluster": 1.0}}
+    document["jobs"].append({"id": "gang", "gpus": 4, "throughput": {"v": rates}})
+    return document
+
+
+def solved_within(now: list[float], seconds: float, document: dict[str, Any]) -> optsched.Solution:
+    """Solved with a time limit by a clock that stands at ``now``."""
+    return optsched.solve(
+        document,
+        "max-throughput",
+        integral=True,
+        constraints=["placeable"],
+        time_limit=Timer.after(seconds, clock=lambda: now[0]),
+    )
+
+
+def counting(function: Any, calls: list[Any]) -> Any:
+    """A function that keeps the arguments of its calls."""
+
+    def counted(*args: Any) -> Any:
+        calls.append(args)
+        return function(*args)
+
+    return counted
+
+
+def test_nodes_that_are_alike_have_one_program_for_their_contents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
+    programs: list[Any] = []
+    sessions: list[Any] = []
+    for kind, calls in (
+        (contents_on_demand._BinProgram, programs),
+        (contents_on_demand._PricedBin, sessions),
+    ):
+        monkeypatch.setattr(kind, "of", counting(kind.of, calls))
+    solution = optsched.solve(
+        two_racks(), "max-throughput", integral=True, constraints=["placeable"]
+    )
+    assert optsched.verify(solution).ok
+    assert (len(programs), len(sessions)) == (1, 2)
+
+
+def test_no_contents_are_made_after_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is over once the first bin is open: the answer is that of best fit, with a bound."""
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
+    now, sessions = [0.0], []
+    session_of = contents_on_demand._PricedBin.of
+
+    def slow(*args: Any) -> Any:
+        now[0] = 100.0
+        sessions.append(args)
+        return session_of(*args)
+
+    monkeypatch.setattr(contents_on_demand._PricedBin, "of", slow)
+    solution = solved_within(now, 5.0, two_racks())
+    assert len(sessions) == 1
+    assert (solution.status, solution.termination) == ("feasible", "time_limit")
+    assert solution.objective and solution.bound
+    assert optsched.verify(solution).ok
+
+
+def test_pricing_stops_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bins that are not priced prove no bound, so that of the program without nodes stays."""
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
+    now, priced = [0.0], []
+    best = contents_on_demand._PricedBin.best
+
+    def slow(*args: Any) -> Any:
+        now[0] = 100.0
+        priced.append(args)
+        return best(*args)
+
+    monkeypatch.setattr(contents_on_demand._PricedBin, "best", slow)
+    solution = solved_within(now, 5.0, two_racks())
+    assert len(priced) == 1
+    assert (solution.status, solution.termination) == ("feasible", "time_limit")
+    assert optsched.verify(solution).ok
+
+
+def test_best_fit_stops_in_time_for_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Placing a job takes a second of 8, of which a quarter is kept."""
+    now, placed = [0.0], []
+
+    def slow(*args: Any) -> Any:
+        *others, has_time = args
+
+        def one_more() -> bool:
+            now[0] += 1.0
+            placed.append(bool(has_time()))
+            return placed[-1]
+
+        return best_fit(*others, one_more)
+
+    monkeypatch.setattr(in_space, "best_fit", slow)
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
+    solution = solved_within(now, 8.0, shares_with_cpus(0))
+    assert sum(placed) == 5
+    assert (solution.status, solution.termination) == ("feasible", "time_limit")
+    assert optsched.verify(solution).ok
+
+
+def test_a_node_for_many_parts_is_given_up_after_one_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every part needs a pass of its own, so the number of parts says that the steps do not suffice."""
+    shares = [GangPart(0, 1, 0.5 + number / 1e4, ()) for number in range(300)]
+    node = Bin(shares, range(300), np.full(300, np.inf), 8, np.zeros(0))
+    looked: list[Any] = []
+    monkeypatch.setattr(node, "_has_gpus", counting(node._has_gpus, looked))
+    assert node.fullest(5_000) is None
+    assert len(looked) == 300
+
+
+def test_room_is_at_most_what_its_bound_says() -> None:
+    parts = [GangPart(0, 1, 0.3, (2.0,)), GangPart(0, 2, 1.0, (1.0,)), GangPart(0, 1, 0.6, (0.0,))]
+    node = Bin(parts, range(3), np.array([9.0, 9.0, 2.0]), 4, np.array([13.0]))
+    for held in np.ndindex(4, 3, 3):
+        counts = np.array(held)
+        most = node.most_extra(counts)
+        extra = [node.extra(counts, part) for part in range(3)]
+        assert (np.array(extra) <= most).all()
+    assert node.most_extra(np.array([0, 0, 0])).tolist() == [6, 2, 2]

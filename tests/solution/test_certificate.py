@@ -26,6 +26,7 @@ from optsched.program import (
     Total,
 )
 from optsched.solution import (
+    Certificate,
     PointStatus,
     Solution,
     Status,
@@ -713,3 +714,10 @@ def test_duals_of_a_concave_utility_that_say_nothing_of_a_level() -> None:
     without = program.tangent(x, np.zeros(at_point.shape[0])).arrays
     assert (without.cost == at_point.cost).all()
     assert without.offset == at_point.offset
+
+
+def test_words_leave_out_the_signs_of_duals() -> None:
+    """The bound holds whatever they are, so 1 would only alarm."""
+    certificate = Certificate(True, "dual", {"rows": 1e-12, "duals": 1.0})
+    assert certificate.largest_residual == 1e-12
+    assert "largest residual 1e-12" in repr(certificate)
