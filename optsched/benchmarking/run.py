@@ -289,14 +289,14 @@ class SweepRows:
 
 
 def row_of(task: Task, end: TaskEnd) -> Row:
-    """The row of a task: labels, answer, what it took, and where."""
+    """The row of a task: labels, answer, what it took, and where, if that is known."""
     return {
         "key": task.key,
         **task.labels,
         **_answer_of(end),
         "wall_s": round(end.seconds, 6),
         "peak_memory_mb": round(end.memory / MB, 1) if end.memory else None,
-        **(end.machine or here()),
+        **(end.machine or dict.fromkeys(here())),
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 

@@ -16,7 +16,13 @@ import pytest
 
 import optsched
 from optsched.benchmarking import Sweep, SweepProgress, Task, run_tasks
-from optsched.errors import InvalidArgument, OptschedError, SolverUnavailable, UsageError
+from optsched.errors import (
+    InvalidArgument,
+    OptschedError,
+    SolverCrashed,
+    SolverUnavailable,
+    UsageError,
+)
 
 # Private: a test waits for less than a minute
 from optsched.executors import running
@@ -93,12 +99,29 @@ def test_a_task_whose_worker_is_lost_is_done_again(
     else:
         assert lost["status"] == "error" and lost["exit_code"] == 7
         assert lost["error"].startswith(told) and lost["error"].endswith("3 times in a row")
+        # The machine of a lost worker is not known: it is not the one that asked.
+        assert (lost["cpu"] is None) == (whom == "actor")
 
 
 def test_parts_do_not_wait_for_workers_that_there_is_no_room_for(cluster: Any) -> None:
     there = {"processes": 4, "executor": f"ray:{cluster.address}"}
     found = optsched.solve("@large", parts=4, **there)  # type: ignore[arg-type]
     assert found.objective == optsched.solve("@large", parts=4).objective
+
+
+def test_a_cluster_that_has_no_room_ends_by_the_limit(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(running, "STARTING", 1.0)
+    with ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR"):
+        groups = [ray.util.placement_group([{"CPU": 1}]) for _ in range(2)]
+        ray.get([group.ready() for group in groups])  # all cores are taken
+        there = {"processes": 2, "executor": f"ray:{cluster.address}", "time_limit": 1.0}
+        with pytest.raises(SolverCrashed, match="no worker found room within"):
+            optsched.solve("@large", parts=4, **there)
+        [row] = run_tasks(squares(1), odd_tasks.square, executor="ray", time_limit=1.0).rows
+        assert (row["status"], row["error"]) == ("error", "no worker found room within 3 s")
 
 
 def test_a_worker_that_freezes_costs_a_retry(

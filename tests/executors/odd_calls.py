@@ -11,6 +11,7 @@ from typing import Any
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput
 from optsched.formulation import SideConstraint
+from optsched.instance.durations import Timer
 from optsched.program import SideRows
 
 
@@ -45,6 +46,16 @@ def sleeps(shared: tuple[Any, ...], item: float) -> int:
     """Takes some seconds; the process that it was in."""
     time.sleep(item)
     return os.getpid()
+
+
+def left_after_a_kill(shared: tuple[str], timer: Timer) -> float:
+    """Kills its first process after half a second; the time that is left at the second."""
+    path = Path(shared[0])
+    if not path.exists():
+        path.touch()
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return timer.left
 
 
 class Deadly(SideConstraint):

@@ -16,6 +16,7 @@ from odd_calls import (
     Unreadable,
     added,
     killed,
+    left_after_a_kill,
     odd_refused,
     raised,
     sleeps,
@@ -25,6 +26,7 @@ from odd_calls import (
 
 from optsched.errors import InvalidInput, OptschedError, SolverCrashed, UsageError
 from optsched.executors import Calls, in_order, results_of
+from optsched.instance.durations import Timer
 from optsched.study import compare
 
 pytestmark = pytest.mark.process
@@ -123,6 +125,12 @@ def test_a_call_whose_process_is_killed_is_done_again_twice_at_most(
     else:
         assert isinstance(found[0], SolverCrashed) and str(found[0]) == told
     assert dict(results_of(killed, shared, [7, 8], processes=2)) == {0: 7, 1: 8}
+
+
+def test_a_call_that_is_made_again_has_what_is_left_of_the_time_then(tmp_path: Path) -> None:
+    shared = (str(tmp_path / "marker"),)
+    [(_, left)] = results_of(left_after_a_kill, shared, [Timer.after(1000.0)], processes=2)
+    assert isinstance(left, float) and 0 < left <= 999.5
 
 
 def test_a_comparison_goes_on_after_a_process_that_crashed(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from optsched.benchmarking import Task
 # Private: the seam that executors implement, and its constants
 from optsched.benchmarking.run import SweepRows, row_of
 from optsched.executors import running
+from optsched.executors.machine import here
 from optsched.executors.protocol import OK, RunningTask, SharedWork, Slot, TaskEnd
 from optsched.executors.running import RETRIES, finished
 
@@ -141,3 +142,5 @@ def test_a_sweep_has_rows_of_tasks_that_no_worker_found_room_for() -> None:
     rows.add(task, row_of(task, TaskEnd("error", words="no worker found room within 120 s")))
     [row] = rows.in_order()
     assert (row["status"], row["error"]) == ("error", "no worker found room within 120 s")
+    # It ran nowhere, or on a machine that was lost: not on this one.
+    assert [row[name] for name in here()] == [None] * len(here())
