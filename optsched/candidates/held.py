@@ -22,22 +22,22 @@ class HeldGpus(NamedTuple):
 
     Attributes
     ----------
-    share : FloatArray, shape (S,)
-        Of each of its GPUs, in (0, 1].
     profile : IntArray, shape (S,)
         Profile of its slices (MIG), among those of the pool; `NO_SLICE` for none.
     need : FloatArray, shape (S, names)
         Per GPU, of the named resources.
     gpu : IntArray, shape (F,)
         Numbers in the cluster, job by job.
+    share : FloatArray, shape (F,)
+        Share of each, in (0, 1].
     owner : IntArray, shape (F,)
         Place of the job of each, ascending.
     """
 
-    share: FloatArray
     profile: IntArray
     need: FloatArray
     gpu: IntArray
+    share: FloatArray
     owner: IntArray
 
 
@@ -49,7 +49,8 @@ def held_gpus(
 ) -> HeldGpus:
     """What some running jobs hold.
 
-    Jobs that share a GPU have equal parts of it, unless their options state their shares.
+    Jobs that share a GPU have equal parts of it, unless their options state their shares; of its
+    other GPUs such a job has all.
 
     Parameters
     ----------
@@ -72,9 +73,11 @@ def held_gpus(
     load = np.bincount(gpu, share[owner], numbering.gpus)
     holders = np.bincount(gpu, minlength=numbering.gpus)
     # Two jobs that hold a whole GPU run as a pair: the instance states no shares of theirs.
-    over = load[gpu] > FULL
-    np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
-    return HeldGpus(share, _profiles_of(instance, jobs, option), need, gpu, owner)
+    of_gpu = share[owner]
+    equal = np.where(load[gpu] > FULL, 1.0 / holders[gpu], 1.0)
+    return HeldGpus(
+        _profiles_of(instance, jobs, option), need, gpu, np.minimum(of_gpu, equal), owner
+    )
 
 
 def _profiles_of(instance: Instance, jobs: IntArray, option: IntArray) -> IntArray:

@@ -490,6 +490,7 @@ class Clearing:
         usable = local >= 0
         self._node = local[usable]
         self._owner = loose.owner[usable]
+        self._share = loose.share[usable]
         # Positions of the GPUs in the flat table `Nodes.room`: loads are then one bincount.
         index = (loose.gpu - numbering.start[loose.node])[usable]
         self._spot = self._node * nodes.room.shape[1] + index
@@ -616,7 +617,7 @@ class Clearing:
         owner = self._owner[stays]
         node = self._node[stays]
         shape = nodes.room.shape
-        load = np.bincount(self._spot[stays], loose.share[owner], nodes.room.size).reshape(shape)
+        load = np.bincount(self._spot[stays], self._share[stays], nodes.room.size).reshape(shape)
         room = np.maximum(nodes.room - load, 0.0)
         # A job of an anti-affinity set of the gang closes its whole node.
         if self._conflicts.any():

@@ -273,7 +273,7 @@ class _State:
         moves = np.isin(occupied.job[occupied.owner], self.movable)
         owner = np.searchsorted(self.movable, occupied.job[occupied.owner[moves]])
         key, entry = np.unique(owner * count + occupied.node[moves], return_inverse=True)
-        share = occupied.share[occupied.owner[moves]]
+        share = occupied.share[moves]
         amount = np.asarray(np.bincount(entry, share, len(key)), np.float64)
         job, node = (part.astype(np.int64) for part in np.divmod(key, max(count, 1)))
         order = np.lexsort((job, -amount, node))

@@ -46,8 +46,6 @@ class Occupied:
     instance : Instance
     job, partner : IntArray, shape (S,)
         Rows of the job table; partner -1 for a job alone.
-    share : FloatArray, shape (S,)
-        Share of each of its GPUs, in (0, 1].
     profile : IntArray, shape (S,)
         Profile of its slices (MIG), among those of the pool; `NO_SLICE` for none.
     need : FloatArray, shape (S, 2)
@@ -56,6 +54,8 @@ class Occupied:
         Of each renewable resource that belongs to some nodes, per GPU on these nodes.
     gpu : IntArray, shape (F,)
         GPUs that are held, by their number in the cluster (`Cluster.numbering`).
+    share : FloatArray, shape (F,)
+        The share of each that its holder has, in (0, 1].
     owner : IntArray, shape (F,)
         The holder of each of these GPUs, ascending.
     """
@@ -63,11 +63,11 @@ class Occupied:
     instance: Instance
     job: IntArray
     partner: IntArray
-    share: FloatArray
     profile: IntArray
     need: FloatArray
     group_need: FloatArray
     gpu: IntArray
+    share: FloatArray
     owner: IntArray
 
     def checked(self) -> Occupied:
@@ -105,7 +105,7 @@ class Occupied:
         groups = len(instance.cluster.groups)
         own, group = np.zeros((0, len(OWN))), np.zeros((0, groups))
         nobody, nothing = EMPTY, np.zeros(0)
-        return cls(instance, nobody, nobody, nothing, nobody, own, group, nobody, nobody)
+        return cls(instance, nobody, nobody, nobody, own, group, nobody, nothing, nobody)
 
     @classmethod
     def of_rows(
@@ -154,16 +154,17 @@ class Occupied:
         """
         column = rows.column[chosen]
         need, group_need = needs_per_gpu(classes, column)
+        owner = owners(count)
         return cls(
             classes.instance,
             rows.job[chosen],
             rows.partner[chosen],
-            classes.configurations.share[classes.configuration[column]],
             Slices.of(classes).profile[column],
             need,
             group_need,
             gpu,
-            owners(count),
+            classes.configurations.share[classes.configuration[column]][owner],
+            owner,
         )
 
     def and_also(self, other: Occupied) -> Occupied:
@@ -176,7 +177,7 @@ class Occupied:
         """
         if not len(self) or not len(other):
             return other if len(other) else self
-        names = ("job", "partner", "share", "profile", "need", "group_need", "gpu")
+        names = ("job", "partner", "profile", "need", "group_need", "gpu", "share")
         joined: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
         }
@@ -187,9 +188,10 @@ class Occupied:
         """The holders of a mask of shape (S,)."""
         kept_gpus = stays[self.owner]
         number = np.cumsum(stays) - 1
-        names = ("job", "partner", "share", "profile", "need", "group_need")
+        names = ("job", "partner", "profile", "need", "group_need")
         kept = {name: getattr(self, name)[stays] for name in names}
-        return replace(self, **kept, gpu=self.gpu[kept_gpus], owner=number[self.owner[kept_gpus]])
+        kept |= {name: getattr(self, name)[kept_gpus] for name in ("gpu", "share")}
+        return replace(self, **kept, owner=number[self.owner[kept_gpus]])
 
     def without(self, jobs: IntArray) -> Occupied:
         """The holders without those whose first job is one of these."""
@@ -211,7 +213,7 @@ class Occupied:
         """Share of every GPU of the cluster that is held."""
         total = np.bincount(
             self.gpu,
-            self.share[self.owner],
+            self.share,
             self.instance.cluster.numbering.gpus,
         )
         return np.asarray(total, np.float64)
@@ -232,11 +234,11 @@ class Occupied:
             Place of each GPU in ``cut.code``, flat; -1 for none.
         """
         pool = self.instance.cluster.numbering.pool[self.node]
-        shared = (self.share[self.owner] < 1.0) & (spot_of[self.gpu] >= 0)
+        shared = (self.share < 1.0) & (spot_of[self.gpu] >= 0)
         for place in np.flatnonzero(shared).tolist():
             owner = self.owner[place]
             spot = spot_of[self.gpu[[place]]]
-            cut.add(int(pool[place]), spot, int(self.profile[owner]), float(self.share[owner]))
+            cut.add(int(pool[place]), spot, int(self.profile[owner]), float(self.share[place]))
 
     @cached_property
     def used(self) -> FloatArray:
@@ -261,7 +263,7 @@ class Occupied:
         """
         cluster = self.instance.cluster
         usable = cluster.usable(self.instance.now)
-        gpus = np.bincount(self.node, self.share[self.owner], len(usable))
+        gpus = np.bincount(self.node, self.share, len(usable))
         # After a node shrank its jobs may need more than it has.
         needed = np.minimum(self.used, cluster.own_capacity)
         used: dict[str, float] = {}
@@ -404,7 +406,7 @@ def occupied_by(instance: Instance, jobs: IntArray, option: IntArray | None = No
     alone = np.full(len(jobs), NONE, np.int64)
     of_node, of_group = held.need[:, : len(OWN)], held.need[:, len(OWN) :]
     return Occupied(
-        instance, jobs, alone, held.share, held.profile, of_node, of_group, held.gpu, held.owner
+        instance, jobs, alone, held.profile, of_node, of_group, held.gpu, held.share, held.owner
     ).checked()
 
 

@@ -302,7 +302,8 @@ def _gangs_of_one_node(occupied: Occupied, local: IntArray) -> tuple[IntArray, I
     owner, node = occupied.owner, occupied.node
     # GPUs are listed by owner: two neighbours of one owner on different nodes are a spanning gang.
     spans_nodes = (owner[1:] == owner[:-1]) & (node[1:] != node[:-1])
-    one_node = (occupied.share == 1.0) & ~occupied.group_need.any(axis=1)
+    one_node: BoolArray = np.asarray(~occupied.group_need.any(axis=1))
+    one_node[owner[occupied.share < 1.0]] = False
     one_node[owner[1:][spans_nodes]] = False
     node_of = np.full(len(occupied), -1, np.int64)
     node_of[owner] = local[node]

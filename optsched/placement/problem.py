@@ -383,16 +383,17 @@ class Problem:
     def beside(self, assignment: Assignment) -> Problem:
         """The same problem where the GPUs of an assignment are occupied."""
         R = self.requests.take(np.array(sorted(assignment), np.int64))
+        owner = owners(R.gpus)
         occupied = Occupied(
             R.classes.instance,
             R.job,
             R.partner,
-            R.share,
             R.profile,
             R.need,
             R.group_need,
             self.gpu_numbers(assignment),
-            owners(R.gpus),
+            R.share[owner],
+            owner,
         )
         closed = self.closed
         if R.sets:

@@ -10,6 +10,7 @@ from beside_cases import beside
 from placement_cases import Document, engine, instance_of, job, pool_of, rows_of
 from refusals import refuses
 
+import optsched
 from optsched import Instance
 from optsched.errors import UsageError
 from optsched.placement import Occupied, place_beside, place_rows
@@ -17,6 +18,7 @@ from optsched.placement import Occupied, place_beside, place_rows
 # Private names: single searches and bounds, without the choice among them
 from optsched.placement.bounds import bounds
 from optsched.placement.exact import solve_exactly
+from optsched.placement.occupied import occupied_by
 from optsched.placement.problem import Bounds, Problem, Worth
 from optsched.placement.requests import Requests
 
@@ -174,3 +176,18 @@ def test_other_errors_in_words() -> None:
         place_beside(classes, rows, np.array([1]), occupied, barred=[])
     with refuses('barred[0]: found "x", expected names of nodes', UsageError):
         place_beside(classes, rows, np.array([1]), occupied, barred=[["x"]])
+
+
+def test_a_job_that_shares_one_of_its_gpus_has_all_of_the_others() -> None:
+    """Jobs a and b share GPU 0; a has GPU 1 too, and no half of it is left for c."""
+    whole = {"preemptible": False, "throughput": {"v": {"1": 1.0, "2": 1.0}}}
+    jobs = [
+        {"id": "a", "gpus": 2, "running": {"pool": "v", "gpus": ["n0/0", "n0/1"]}} | whole,
+        {"id": "b", "gpus": 1, "running": {"pool": "v", "gpus": ["n0/0"]}} | whole,
+        {"id": "c", "options": [{"pool": "v", "gpus": 1, "share": 0.5, "throughput": 1.0}]},
+    ]
+    cluster = {"pools": [{"name": "v", "nodes": [{"name": "n0", "gpus": 2}]}]}
+    instance = optsched.load({"format": "optsched-instance/1", "cluster": cluster, "jobs": jobs})
+    assert occupied_by(instance, np.arange(2)).load.tolist() == [1.0, 1.0]
+    solution = optsched.solve(instance, "max-throughput", integral=True, constraints=["placeable"])
+    assert solution.placement is not None and not solution.placement.gpus

@@ -337,11 +337,11 @@ class Staying(NamedTuple):
         np.add.at(used, node, holds.need[holds.owner])
         left: dict[int, float] = defaultdict(lambda: 1.0)
         slices: dict[int, IntArray] = {}
-        for place in np.flatnonzero(holds.share[holds.owner] < 1).tolist():
+        for place in np.flatnonzero(holds.share < 1).tolist():
             gpu, owner = int(holds.gpu[place]), int(holds.owner[place])
             profile = int(holds.profile[owner])
             if profile == NO_SLICE:
-                left[gpu] -= float(holds.share[owner])
+                left[gpu] -= float(holds.share[place])
                 continue
             pool = int(numbering.pool[node[place]])
             layouts = layouts_of(instance.cluster.pools[pool], pool)
