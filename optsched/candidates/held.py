@@ -17,7 +17,7 @@ FULL = 1.0 + 1e-9
 """Shares of one GPU add up to at most this."""
 
 
-class HeldGpus(NamedTuple):
+class HeldShares(NamedTuple):
     """GPUs that S running jobs hold, F in all.
 
     Attributes
@@ -46,7 +46,7 @@ def held_gpus(
     jobs: IntArray,
     names: Sequence[str],
     option: IntArray | None = None,
-) -> HeldGpus:
+) -> HeldShares:
     """What some running jobs hold.
 
     Jobs that share a GPU have equal parts of it, unless their options state their shares; of its
@@ -75,7 +75,7 @@ def held_gpus(
     # Two jobs that hold a whole GPU run as a pair: the instance states no shares of theirs.
     of_gpu = share[owner]
     equal = np.where(load[gpu] > FULL, 1.0 / holders[gpu], 1.0)
-    return HeldGpus(
+    return HeldShares(
         _profiles_of(instance, jobs, option), need, gpu, np.minimum(of_gpu, equal), owner
     )
 

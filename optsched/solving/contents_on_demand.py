@@ -130,7 +130,7 @@ class _Generation(ColumnLoop[FloatArray]):
 
     def _open(self) -> bool:
         """Open the bins of all classes; False if the time is up before."""
-        programs: dict[Bin, _BinProgram] = {}
+        programs: dict[Bin, _ContentsProgram] = {}
         for r, kind in enumerate(self._space.nodes.contents.tolist()):
             node, gpu, one_gpu = self._space.bins[kind]
             for bin_, one in ((gpu, one_gpu), (node, -1)):
@@ -139,7 +139,7 @@ class _Generation(ColumnLoop[FloatArray]):
                 if not self._has_time():
                     return False
                 if bin_ not in programs:
-                    programs[bin_] = _BinProgram.of(bin_, one)
+                    programs[bin_] = _ContentsProgram.of(bin_, one)
                 self._bins.append(_PricedBin.of(self._engine, programs[bin_], r))
         return True
 
@@ -269,7 +269,7 @@ class _Generation(ColumnLoop[FloatArray]):
 
 
 @dataclass(frozen=True, eq=False)
-class _BinProgram:
+class _ContentsProgram:
     """The program that finds contents for equal bins, which are in nodes of several classes.
 
     Attributes
@@ -292,7 +292,7 @@ class _BinProgram:
     of_one_part: IntArray
 
     @classmethod
-    def of(cls, bin_: Bin, one_gpu: int) -> _BinProgram:
+    def of(cls, bin_: Bin, one_gpu: int) -> _ContentsProgram:
         """With all that does not depend on prices."""
         arrays = bin_.relaxed().arrays
         mine = bin_.mine
@@ -312,12 +312,12 @@ class _BinProgram:
 class _PricedBin(NamedTuple):
     """Equal bins of nodes of one class, and the session that prices contents for them."""
 
-    program: _BinProgram
+    program: _ContentsProgram
     node_class: int
     session: Session
 
     @classmethod
-    def of(cls, engine: Engine, program: _BinProgram, node_class: int) -> _PricedBin:
+    def of(cls, engine: Engine, program: _ContentsProgram, node_class: int) -> _PricedBin:
         """With a session of its own, as prices differ between classes."""
         return cls(program, node_class, engine.load("highs")().open(program.arrays))
 

@@ -261,7 +261,7 @@ def test_nodes_that_are_alike_have_one_program_for_their_contents(
     programs: list[Any] = []
     sessions: list[Any] = []
     for kind, calls in (
-        (contents_on_demand._BinProgram, programs),
+        (contents_on_demand._ContentsProgram, programs),
         (contents_on_demand._PricedBin, sessions),
     ):
         monkeypatch.setattr(kind, "of", counting(kind.of, calls))
