@@ -10,7 +10,7 @@ import pytest
 from plan_instances import leases, made, verified
 
 import optsched
-from formulations import deadline_elastic, deadline_fluid, lease
+from formulations import deadline_elastic, deadline_fluid, elasticflow, lease
 from formulations.deadline_elastic import DeadlineElastic
 from formulations.deadline_fluid import FluidProgram
 from formulations.elasticflow import ElasticFlow
@@ -384,3 +384,17 @@ def test_a_job_that_could_only_have_no_value_is_declined_for_that(formulation: s
     pool = {"name": "v100", "nodes": 1, "gpus_per_node": 2}
     instance = made(round=10.0, cluster={"pools": [pool]}, jobs=jobs)
     assert dict(solve(instance, formulation).declined) == {"none": NO_VALUE}
+
+
+def test_shares_without_time_keep_the_jobs_that_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs run and cannot be preempted; the time is over before any job has a share."""
+    given = elastic_jobs(4).to_document()
+    for row, job in enumerate(given["jobs"][:2]):
+        job |= {"preemptible": False, "running": {"pool": "v100", "gpus": [f"v100-0/{row}"]}}
+    plan_shares, over = elasticflow.plan_shares, ticking(0.0)
+    monkeypatch.setattr(
+        elasticflow, "plan_shares", lambda jobs, profile, _: plan_shares(jobs, profile, over)
+    )
+    solution = verified(optsched.solve(given, "elasticflow", admission=True))
+    assert solution.schedule is not None
+    assert set(solution.schedule.job.tolist()) == {0, 1}
