@@ -80,20 +80,23 @@ def _pools_that_may_promise_too_much(allocation: Allocation) -> tuple[list[str],
     where only rows that take turns may leave GPUs idle.
     """
     C, x = allocation.classes, allocation.x
-    column = np.flatnonzero((x > 0) & (C.pool >= 0) & (C.gpus > 0))
+    (column,) = ((x > 0) & (C.pool >= 0) & (C.gpus > 0)).nonzero()
+    pool_of_column = C.pool[column]
     held = C.instance.jobs_table.places
-    with_staying = held.pool[must_stay(C.instance)[held.job]]
+    with_staying = held.pool[must_stay(C.instance)[held.job]] if len(held.job) else held.pool
     on_nodes: list[str] = []
     in_turn: list[str] = []
-    for number in np.unique(C.pool[column]).tolist():
-        pool = C.instance.cluster.pools[number]
-        of_pool = column[C.pool[column] == number]
-        takes_turns = not allocation.integral and not _fits_in_total(C, of_pool, x)
+    for number, pool in enumerate(C.instance.cluster.pools):
+        of_pool = column[pool_of_column == number]
+        if not len(of_pool):
+            continue
         if number in with_staying:
             on_nodes.append(pool.name)
-        elif _one_job(C, of_pool):
             continue
-        elif _may_find_no_node(C, of_pool, takes_turns=takes_turns):
+        if _one_job(C, of_pool):
+            continue
+        takes_turns = not allocation.integral and not _fits_in_total(C, of_pool, x)
+        if _may_find_no_node(C, of_pool, takes_turns=takes_turns):
             on_nodes.append(pool.name)
         elif takes_turns and _of_several_sizes(C, of_pool):
             in_turn.append(pool.name)
@@ -102,8 +105,10 @@ def _pools_that_may_promise_too_much(allocation: Allocation) -> tuple[list[str],
 
 def _one_job(C: Classes, column: IntArray) -> bool:
     """Whether one job alone has these columns of a pool."""
-    classes = np.unique(C.class_a[column])
-    return len(classes) == 1 and C.count[classes[0]] == 1 and bool(C.alone[column].all())
+    job = int(C.class_a[column[0]])
+    if C.count[job] != 1 or not (C.class_a[column] == job).all():
+        return False
+    return bool(C.alone[column].all())
 
 
 def _fits_in_total(C: Classes, column: IntArray, x: FloatArray) -> bool:
@@ -132,8 +137,8 @@ def _may_find_no_node(C: Classes, column: IntArray, *, takes_turns: bool) -> boo
     shared = configurations.share[configuration] < 1
     if (shared & ((gpus > 1) | takes_turns)).any() or (shared.any() and not shared.all()):
         return True
-    of_node = np.unique(pool.node_gpus[pool.usable(C.instance.now) & (pool.node_gpus > 0)])
-    sizes = np.unique(gpus[nodes == 1])
+    of_node = _different(pool.node_gpus[pool.usable(C.instance.now)])
+    sizes = _different(gpus[nodes == 1])
     chain = (sizes[1:] % sizes[:-1] == 0).all()
     in_nodes = (of_node[:, np.newaxis] % sizes == 0).all()
     whole = (gpus[nodes > 1] == nodes[nodes > 1] * of_node[0]).all()
@@ -144,5 +149,10 @@ def _may_find_no_node(C: Classes, column: IntArray, *, takes_turns: bool) -> boo
 def _of_several_sizes(C: Classes, column: IntArray) -> bool:
     """Whether rows that take turns on a pool have several sizes, or one that leaves GPUs over."""
     pool = C.instance.cluster.pools[int(C.pool[column[0]])]
-    sizes = np.unique(C.gpus[column])
+    sizes = _different(C.gpus[column])
     return len(sizes) > 1 or bool(pool.capacity(C.instance.now) % int(sizes[0]))
+
+
+def _different(gpus: IntArray) -> IntArray:
+    """The different numbers of GPUs above 0, ascending."""
+    return np.bincount(gpus)[1:].nonzero()[0] + 1
