@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 _active: list[threading.Event] = []
@@ -19,7 +19,7 @@ _keeps_answers = False
 
 
 class interrupt_flag:
-    """While inside, SIGINT sets the event that is yielded;
+    """While inside, SIGINT sets the event that ``with`` gives;
     a second SIGINT raises KeyboardInterrupt as usual.
 
     Nested flags are set together, and an inner flag begins in the state of the outer one: an
@@ -44,12 +44,7 @@ class interrupt_flag:
             _active.append(self._flag)
         return self._flag
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._flag in _active:
             _active.remove(self._flag)
             if not _active:
@@ -89,12 +84,7 @@ class delayed_interrupt(interrupt_flag):
     KeyboardInterrupt, unless answers are kept (`keeping_answers`).
     """
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         super().__exit__(kind, error, trace)
         if error is None and self._flag.is_set() and not _keeps_answers:
             raise KeyboardInterrupt
