@@ -247,21 +247,69 @@ class FloorMeasure(NamedTuple):
         klass, owner = np.unique(classes.class_a[columns], return_inverse=True)
         count = np.bincount(owner)
         place = np.arange(len(columns)) - np.repeat(np.cumsum(count) - count, count)
-        given, level = np.zeros((2, len(klass), int(count.max())))
+        given = np.zeros((len(klass), int(count.max())))
+        level = np.full(given.shape, -np.inf)  # of what fills a shorter row: no column
         given[owner, place] = classes.count[klass[owner]] * self.part[columns]
         level[owner, place] = rate[columns]
-        tight, full = is_tight[klass], is_full[klass]
-        best = np.full(len(klass), -np.inf)
-        for d, reached in zip(given.T, level.T, strict=True):
-            alone = np.where(tight, quotient(reached, d), reached)
-            may = (d >= 1.0) & ~(tight & full) | (np.abs(d - 1.0) <= NEAR)
-            best = np.where(may, np.maximum(best, alone), best)
-            for other, lesser in zip(given.T, level.T, strict=True):
-                part = quotient(1.0 - other, d - other)
-                mixed = part * reached + (1.0 - part) * lesser
-                best = np.where((d >= 1.0) & (other < 1.0), np.maximum(best, mixed), best)
+        tight = is_tight[klass, np.newaxis]
+        tight_and_full = tight & is_full[klass, np.newaxis]
+        may = (given >= 1.0) & ~tight_and_full | (np.abs(given - 1.0) <= NEAR)
+        alone = np.where(tight, quotient(level, given), level)
+        best = np.max(np.where(may, alone, -np.inf), axis=1)
+        best = np.maximum(best, _best_mixture(given, level))
         highest[klass] = np.where(np.isfinite(best), best, np.inf)
         return highest
+
+
+def _best_mixture(given: FloatArray, level: FloatArray) -> FloatArray:
+    """The highest level at which two columns together give exactly 1, shape (K,).
+
+    It is the upper hull of the points (given, level) at 1. The segment across 1 is found from any
+    other one: while a point is above its line, the highest such point replaces the end on its side,
+    and the level at 1 rises.
+
+    Parameters
+    ----------
+    given, level : FloatArray, shape (K, C)
+        Of each column; the level of missing columns is -inf.
+
+    Returns
+    -------
+    FloatArray
+        -inf for a class in which no column gives 1 or none gives less.
+    """
+    enough = given >= 1.0
+    more = np.where(enough, level, -np.inf)
+    less = np.where(enough, -np.inf, level)
+    mixture = np.full(len(given), -np.inf)
+    both = np.flatnonzero(np.isfinite(more.max(axis=1)) & np.isfinite(less.max(axis=1)))
+    if not len(both):
+        return mixture
+    given, level, enough = given[both], level[both], enough[both]
+    ends = np.stack([more[both].argmax(axis=1), less[both].argmax(axis=1)])
+    row = np.arange(len(both))
+
+    def level_at_one(ends: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Level at 1 and slope of the segments between these columns."""
+        (d, other), (reached, lesser) = given[row, ends], level[row, ends]
+        slope = (reached - lesser) / (d - other)
+        return lesser + (1.0 - other) * slope, slope
+
+    best, slope = level_at_one(ends)
+    while True:
+        line = best[:, np.newaxis] + slope[:, np.newaxis] * (given - 1.0)
+        highest = np.argmax(level - line, axis=1)
+        is_more = enough[row, highest]
+        tried = np.stack([np.where(is_more, highest, ends[0]), np.where(is_more, ends[1], highest)])
+        at_one, its_slope = level_at_one(tried)
+        rises = at_one > best
+        if not rises.any():
+            break
+        ends = np.where(rises, tried, ends)
+        best = np.where(rises, at_one, best)
+        slope = np.where(rises, its_slope, slope)
+    mixture[both] = best
+    return mixture
 
 
 @dataclass(frozen=True, repr=False, eq=False)
