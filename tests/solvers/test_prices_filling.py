@@ -93,7 +93,9 @@ def test_stages_are_counted_by_full_pools(seed: int) -> None:
     instance = drawn(200, pools, seed)
     found, other = solve(instance, gap=1e-7), optsched.solve(instance, NAME, solver="highs")
     assert 2 <= len(found.stages) <= len(pools) + 1
-    assert levels(found) == pytest.approx(levels(other), abs=1e-6 * levels(other).max())
+    # One job may have the slack of all others; only levels below the other answer's are wrong.
+    assert (levels(found) >= levels(other) - 1e-6 * levels(other).max()).all()
+    assert found.objective == pytest.approx(other.objective, rel=1e-7)
 
 
 def test_two_pools_on_which_a_job_is_equally_fast_at_its_top() -> None:
