@@ -95,7 +95,7 @@ def test_stages_are_counted_by_full_pools(seed: int) -> None:
     assert 2 <= len(found.stages) <= len(pools) + 1
     # One job may have the slack of all others; only levels below the other answer's are wrong.
     assert (levels(found) >= levels(other) - 1e-6 * levels(other).max()).all()
-    assert found.objective == pytest.approx(other.objective, rel=1e-7)
+    assert found.objective == pytest.approx(other.objective, rel=1e-6)
 
 
 def test_two_pools_on_which_a_job_is_equally_fast_at_its_top() -> None:
