@@ -8,13 +8,18 @@ deliver (`Rounds.scale`).
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, IntArray, group_rows
 from optsched.candidates import Classes
 from optsched.display.text import enumerated
-from optsched.instance.cluster import PER_NODE
+from optsched.instance import Instance
+from optsched.instance.cluster import PER_NODE, PoolSizes
 from optsched.instance.staying import must_stay
+from optsched.performance import Configurations
 from optsched.solution import Allocation, Solution
 
 COUNTS_NODES = "the side constraint placeable counts nodes"
@@ -29,13 +34,15 @@ def notes_on_promises(solution: Solution) -> tuple[str, ...]:
     allocation = solution.allocation
     if allocation is None or solution.schedule is not None:
         return ()
-    on_nodes, in_turn = _pools_that_may_promise_too_much(allocation)
+    C = allocation.classes
+    used = np.bincount(C.configuration[allocation.x > 0]).nonzero()[0]
+    on_nodes, in_turn = _pools_that_may_promise_too_much(allocation, used)
     if any(item["kind"] == "placeable" for item in solution.constraints):
         # Its rows bound fractions of time; whole jobs it places.
         bounded = not allocation.integral and (on_nodes or in_turn)
         words = f"placeable is a relaxation for fractions of time: {SHARE_DELIVERED}"
         return (words,) if bounded else ()
-    notes = list(_uncounted_groups(allocation))
+    notes = list(_uncounted_groups(C, used))
     if on_nodes:
         notes.append(
             f"the program counts GPUs of {enumerated(on_nodes, 'and')} in total, and rows may find "
@@ -61,98 +68,115 @@ def notes_after_placement(solution: Solution) -> tuple[str, ...]:
     return tuple(note for note in solution.notes if COUNTS_NODES not in note)
 
 
-def _uncounted_groups(allocation: Allocation) -> tuple[str, ...]:
-    """Columns in use have the rate of a group (rack), and the program does not count groups."""
-    C = allocation.classes
-    level = C.configurations.levels[C.configuration[allocation.x > 0]]
-    used = np.unique(level[(level > 0) & (level <= len(C.instance.cluster.levels))]).tolist()
-    if not used:
+def _uncounted_groups(C: Classes, used: IntArray) -> tuple[str, ...]:
+    """Configurations in use have the rate of a group (rack), and the program does not count groups."""
+    levels = C.instance.cluster.level_names
+    level = set(C.configurations.levels[used].tolist())
+    names = ", ".join(name for number, name in enumerate(levels, 1) if number in level)
+    if not names:
         return ()
-    names = ", ".join(C.instance.cluster.level_names[number - 1] for number in used)
     return (
         f"rates within one group (levels {names}) are promised without counting the groups: "
         "the side constraint placeable counts them",
     )
 
 
-def _pools_that_may_promise_too_much(allocation: Allocation) -> tuple[list[str], list[str]]:
+def _pools_that_may_promise_too_much(
+    allocation: Allocation, used: IntArray
+) -> tuple[list[str], list[str]]:
     """Names of the pools whose nodes may have too little room for what fits in total; and of those
     where only rows that take turns may leave GPUs idle.
     """
-    C, x = allocation.classes, allocation.x
-    (column,) = ((x > 0) & (C.pool >= 0) & (C.gpus > 0)).nonzero()
-    pool_of_column = C.pool[column]
-    held = C.instance.jobs_table.places
-    with_staying = held.pool[must_stay(C.instance)[held.job]] if len(held.job) else held.pool
+    C = allocation.classes
+    one_job, take_turns = _who_runs(allocation)
+    staying = _pools_with_staying_jobs(C.instance)
+    counted, gpus = C.resources.names, C.instance.pool_sizes.gpus.tolist()
     on_nodes: list[str] = []
     in_turn: list[str] = []
-    for number, pool in enumerate(C.instance.cluster.pools):
-        of_pool = column[pool_of_column == number]
-        if not len(of_pool):
+    for pool, ways in _ways_by_pool(C.configurations, used).items():
+        name = C.instance.cluster.pools[pool].name
+        if pool in staying:
+            on_nodes.append(name)
             continue
-        if number in with_staying:
-            on_nodes.append(pool.name)
+        if one_job[pool]:
             continue
-        if _one_job(C, of_pool):
-            continue
-        takes_turns = not allocation.integral and not _fits_in_total(C, of_pool, x)
-        if _may_find_no_node(C, of_pool, takes_turns=takes_turns):
-            on_nodes.append(pool.name)
-        elif takes_turns and _of_several_sizes(C, of_pool):
-            in_turn.append(pool.name)
+        nodes_count = any(f"{name}.{resource}" in counted for resource in PER_NODE)
+        if nodes_count or _may_find_no_node(C.instance.pool_sizes, pool, ways, take_turns[pool]):
+            on_nodes.append(name)
+        elif take_turns[pool] and _leave_gpus_over(ways, gpus[pool]):
+            in_turn.append(name)
     return on_nodes, in_turn
 
 
-def _one_job(C: Classes, column: IntArray) -> bool:
-    """Whether one job alone has these columns of a pool."""
-    job = int(C.class_a[column[0]])
-    if C.count[job] != 1 or not (C.class_a[column] == job).all():
-        return False
-    return bool(C.alone[column].all())
+def _who_runs(allocation: Allocation) -> tuple[BoolArray, BoolArray]:
+    """Of every pool, whether at most one job has time on it, and whether its rows must take turns
+    as not all jobs have GPUs at once, if only their number counts.
+    """
+    C, sizes = allocation.classes, allocation.classes.instance.pool_sizes
+    pools = len(sizes.gpus)
+    (column,) = ((allocation.x > 0) & (C.pool >= 0) & (C.gpus > 0)).nonzero()
+    pool, job = C.pool[column], C.class_a[column]
+    groups = group_rows([pool, job], len(column))
+    gpus = np.zeros(len(groups))
+    np.maximum.at(
+        gpus, groups.inverse, C.gpus[column] * C.configurations.share[C.configuration[column]]
+    )
+    pool_of_group, jobs = pool[groups.first], C.count[job[groups.first]]
+    paired = np.bincount(pool[~C.alone[column]], minlength=pools) > 0
+    one_job = (np.bincount(pool_of_group, jobs, pools) <= 1) & ~paired
+    if allocation.integral:
+        return one_job, np.zeros(pools, bool)
+    at_once = np.bincount(pool_of_group, jobs * gpus, pools) <= sizes.gpus
+    return one_job, paired | ~at_once
 
 
-def _fits_in_total(C: Classes, column: IntArray, x: FloatArray) -> bool:
-    """Whether all jobs of some columns of a pool have GPUs at once, if only their number counts."""
-    gpus = np.zeros(len(C))
-    share = C.configurations.share[C.configuration[column]]
-    np.maximum.at(gpus, C.class_a[column], C.gpus[column] * share)
-    pool = C.instance.cluster.pools[int(C.pool[column[0]])]
-    alone = bool(C.alone[column].all())
-    return alone and float(gpus @ C.count) <= pool.capacity(C.instance.now)
+def _pools_with_staying_jobs(instance: Instance) -> set[int]:
+    """Pools in which running jobs keep their GPUs."""
+    held = instance.jobs_table.places
+    if not len(held.job):
+        return set()
+    return set(held.pool[must_stay(instance)[held.job]].tolist())
 
 
-def _may_find_no_node(C: Classes, column: IntArray, *, takes_turns: bool) -> bool:
+class _Way(NamedTuple):
+    """A way to run on some pool."""
+
+    gpus: int
+    nodes: int
+    share: float
+
+
+def _ways_by_pool(configurations: Configurations, used: IntArray) -> dict[int, list[_Way]]:
+    """The ways to run that are in use, pool by pool."""
+    table = configurations
+    ways: dict[int, list[_Way]] = {}
+    of_way = (table.gpus, table.nodes, table.share)
+    columns = [column[used].tolist() for column in (table.pool, *of_way)]
+    for pool, *way in sorted(zip(*columns, strict=True)):
+        if pool >= 0 and way[0]:
+            ways.setdefault(pool, []).append(_Way(*way))
+    return ways
+
+
+def _may_find_no_node(sizes: PoolSizes, pool: int, ways: list[_Way], take_turns: bool) -> bool:
     """Whether sets of rows that keep to the total of their pool may find no room on its nodes.
 
     They find room if rows on one node have sizes that divide each other and those of all nodes, and
     rows on several nodes have whole nodes. Shares of single GPUs that run at once are counted
     elsewhere (`packed`).
     """
-    pool = C.instance.cluster.pools[int(C.pool[column[0]])]
-    if any(f"{pool.name}.{name}" in C.resources.names for name in PER_NODE):
+    shared = [way for way in ways if way.share < 1]
+    if shared and (take_turns or len(shared) < len(ways) or any(way.gpus > 1 for way in shared)):
         return True
-    configurations = C.configurations
-    configuration = C.configuration[column]
-    gpus, nodes = configurations.gpus[configuration], configurations.nodes[configuration]
-    shared = configurations.share[configuration] < 1
-    if (shared & ((gpus > 1) | takes_turns)).any() or (shared.any() and not shared.all()):
+    node = int(sizes.divisor[pool])
+    equal_nodes = node * sizes.nodes[pool] == sizes.gpus[pool]
+    on_one = [*sorted({way.gpus for way in ways if way.nodes == 1}), node]
+    if any(larger % smaller for smaller, larger in pairwise(on_one)):
         return True
-    of_node = _different(pool.node_gpus[pool.usable(C.instance.now)])
-    sizes = _different(gpus[nodes == 1])
-    chain = (sizes[1:] % sizes[:-1] == 0).all()
-    in_nodes = (of_node[:, np.newaxis] % sizes == 0).all()
-    whole = (gpus[nodes > 1] == nodes[nodes > 1] * of_node[0]).all()
-    several_sizes = len(of_node) > 1 and (nodes > 1).any()
-    return bool(not (chain and in_nodes and whole) or several_sizes)
+    return any(not equal_nodes or way.gpus != way.nodes * node for way in ways if way.nodes > 1)
 
 
-def _of_several_sizes(C: Classes, column: IntArray) -> bool:
+def _leave_gpus_over(ways: list[_Way], gpus: int) -> bool:
     """Whether rows that take turns on a pool have several sizes, or one that leaves GPUs over."""
-    pool = C.instance.cluster.pools[int(C.pool[column[0]])]
-    sizes = _different(C.gpus[column])
-    return len(sizes) > 1 or bool(pool.capacity(C.instance.now) % int(sizes[0]))
-
-
-def _different(gpus: IntArray) -> IntArray:
-    """The different numbers of GPUs above 0, ascending."""
-    return np.bincount(gpus)[1:].nonzero()[0] + 1
+    sizes = {way.gpus for way in ways}
+    return len(sizes) > 1 or bool(gpus % sizes.pop())

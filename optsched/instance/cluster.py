@@ -248,6 +248,8 @@ class PoolSizes(Displayed):
         Usable GPUs.
     nodes : IntArray, shape (pools,)
         Usable nodes that have GPUs.
+    divisor : IntArray, shape (pools,)
+        Greatest common divisor of the GPUs of these nodes; 0 without nodes.
     reach : IntArray, shape (sum of nodes + 1,)
         Pool by pool, the GPUs on its 0, 1, 2, ... largest nodes, plus the pool's row times
         `STRIDE`; increasing.
@@ -257,6 +259,7 @@ class PoolSizes(Displayed):
 
     gpus: IntArray
     nodes: IntArray
+    divisor: IntArray
     reach: IntArray
     start: IntArray
 
@@ -275,6 +278,7 @@ class PoolSizes(Displayed):
         return cls(
             gpus=np.array([reach[-1] for reach in reaches], np.int64),
             nodes=nodes,
+            divisor=np.array([np.gcd.reduce(np.diff(reach)) for reach in reaches], np.int64),
             reach=np.concatenate([reach + row * STRIDE for row, reach in enumerate(reaches)]),
             start=np.cumsum(nodes + 1) - nodes - 1,
         )
