@@ -107,7 +107,9 @@ def test_solving_a_linear_program_loads_no_part_that_it_does_not_use() -> None:
         "typer",
     }
     assert not loaded & (
-        foreign | {"scipy.optimize", "scipy.linalg", "scipy.sparse.linalg", "scipy.special"}
+        foreign
+        | {"scipy.optimize", "scipy.linalg", "scipy.sparse.linalg", "scipy.special"}
+        | {"multiprocessing", "optsched.processes"}
     )
     assert not loaded & {
         "optsched.benchmarking", "optsched.cli", "optsched.solving.column_generation", "optsched.formats",

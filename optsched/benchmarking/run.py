@@ -20,18 +20,18 @@ from optsched.benchmarking.task import Task
 from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of
 from optsched.display.picture import Picture
 from optsched.errors import SolverCrashed, UsageError
+from optsched.executors.limits import LOCAL, RunLimits
 from optsched.executors.machine import cores, here
 from optsched.executors.protocol import (
     OK,
     Executor,
     Prepare,
-    RunLimits,
     SharedWork,
     Slot,
     TaskEnd,
     Work,
 )
-from optsched.executors.running import LOCAL, executor_of, finished
+from optsched.executors.running import executor_of, finished
 from optsched.instance.reading import first_repeated
 from optsched.lazy import convenience
 

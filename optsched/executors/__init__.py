@@ -8,15 +8,15 @@ from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
     from optsched.executors.calls import Calls, all_results_of, in_order, results_of
+    from optsched.executors.limits import LOCAL, check_executor
     from optsched.executors.machine import cores
-    from optsched.executors.running import LOCAL, check_executor
 
 # Loaded when used, so that `optsched.processes.few_threads` can be called before numpy is loaded.
 _HOME = {
-    "LOCAL": ".running",
+    "LOCAL": ".limits",
     "Calls": ".calls",
     "all_results_of": ".calls",
-    "check_executor": ".running",
+    "check_executor": ".limits",
     "cores": ".machine",
     "in_order": ".calls",
     "results_of": ".calls",

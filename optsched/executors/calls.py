@@ -14,17 +14,17 @@ from contextlib import closing
 from typing import Any, Generic, TypeVar
 
 from optsched.errors import OptschedError, SolverCrashed
+from optsched.executors.limits import LOCAL, RunLimits
 from optsched.executors.protocol import (
     OK,
     Executor,
-    RunLimits,
     SharedWork,
     Slot,
     TaskEnd,
     address_of,
     only_what_can_be_sent,
 )
-from optsched.executors.running import LOCAL, executor_of, finished
+from optsched.executors.running import executor_of, finished
 
 Result = TypeVar("Result")
 

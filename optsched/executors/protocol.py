@@ -8,60 +8,23 @@ everywhere.
 
 from __future__ import annotations
 
-import math
 import pickle
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from optsched.errors import InvalidArgument, UsageError
+from optsched.errors import UsageError
+from optsched.executors.limits import RunLimits
 from optsched.processes import Unsendable
 
-MOST_PROCESSES = 1024
 OK, LOST = "ok", "lost"
 """Status of a task that returned, and of one whose process was killed by others."""
 
 Work = Callable[..., Any]
 """Takes what all tasks share, where there is any, then the content of a task."""
 Prepare = Callable[[Any], None]
-
-
-@dataclass(frozen=True)
-class RunLimits:
-    """How many tasks at a time, and what each may take.
-
-    Attributes
-    ----------
-    processes, threads : int
-    time : float or None
-        Seconds of a task.
-    memory : int or None
-        Bytes in use of a task.
-    """
-
-    processes: int = 1
-    threads: int = 1
-    time: float | None = None
-    memory: int | None = None
-
-    @classmethod
-    def of(cls, processes: int, threads: int, time: float | None, memory: float | None) -> Self:
-        """Check the limits; raises `UsageError`."""
-        if not 1 <= processes <= MOST_PROCESSES:
-            raise InvalidArgument(
-                "processes", str(processes), f"a number from 1 to {MOST_PROCESSES}"
-            )
-        if threads < 1:
-            raise InvalidArgument("threads", str(threads), "1 or more")
-        for name, limit in (("time_limit", time), ("memory_limit", memory)):
-            if limit is not None and not (math.isfinite(limit) and limit > 0):
-                raise InvalidArgument(name, f"{limit:g}", "a number above 0")
-        if memory is not None and not sys.platform.startswith("linux"):
-            raise UsageError("memory_limit: the memory of a task can be limited on Linux only")
-        return cls(processes, threads, time, None if memory is None else int(memory))
 
 
 @dataclass(frozen=True)

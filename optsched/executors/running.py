@@ -9,14 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optsched.errors import InvalidArgument
+from optsched.executors.limits import RAY, check_executor
 from optsched.executors.local_processes import LocalProcesses
-from optsched.executors.protocol import LOST, Executor, RunLimits, Slot, TaskEnd
+from optsched.executors.protocol import LOST, Executor, Slot, TaskEnd
 from optsched.processes import STARTING
 
-LOCAL = "processes"
-RAY = "ray"
-"""Names of executors; an address of a cluster may follow ``ray:``."""
 LOOK_EVERY = 0.05
 """Seconds between looks at tasks that have nothing to tell, for their limits."""
 RETRIES = 2
@@ -42,13 +39,6 @@ def executor_of(name: str) -> Executor:
 
         return RayCluster(name if address.startswith("//") else address or None)
     return LocalProcesses()
-
-
-def check_executor(name: str, processes: int = 1) -> None:
-    """Refuse names of no executor, and numbers of processes out of range; raises `UsageError`."""
-    RunLimits.of(processes, 1, None, None)
-    if name != LOCAL and name.partition(":")[0] != RAY:
-        raise InvalidArgument("executor", repr(name), f"{LOCAL}, {RAY} or {RAY}:ADDRESS")
 
 
 @dataclass
