@@ -141,9 +141,6 @@ class Candidates(Displayed):
     """Configurations that can be made columns (`with_configurations`); None:
     all of them are columns.
     """
-    _classes: dict[tuple[frozenset[str] | bytes, ...], Classes] = field(
-        default_factory=dict, repr=False, compare=False
-    )
 
     @classmethod
     def of(
@@ -201,20 +198,17 @@ class Candidates(Displayed):
         Jobs with different numbers in any array of ``labels``, each of shape (jobs,), stay apart as
         well.
         """
-        key: tuple[frozenset[str] | bytes, ...] = (reads, *(label.tobytes() for label in labels))
-        if key not in self._classes:
-            self._classes[key] = build_classes(self, reads, labels)
-        return self._classes[key]
+        return build_classes(self, reads, labels)
 
     def at(self, instance: Instance) -> Candidates:
         """The same candidates of the instance at a later time,
         with the same jobs, nodes and rates.
         """
-        return replace(self, instance=instance, _classes={})
+        return replace(self, instance=instance)
 
     def per_job(self) -> Candidates:
         """The same candidates, but with every job a separate class."""
-        return replace(self, aggregate=False, _classes={})
+        return replace(self, aggregate=False)
 
     def with_pairs(self, kind: IntArray, partner: IntArray, way: IntArray) -> Candidates:
         """The same candidates with columns for these pairs of kinds, in ways of ``pairs``; they
@@ -279,11 +273,11 @@ class Candidates(Displayed):
 
     def by_kind(self) -> Candidates:
         """The same candidates with equal jobs merged, whatever `per_job` said."""
-        return self if self.aggregate else replace(self, aggregate=True, _classes={})
+        return self if self.aggregate else replace(self, aggregate=True)
 
     def at_quantile(self, quantile: float | None) -> Candidates:
         """The same candidates for hard deadlines that are kept with this probability."""
-        return self if quantile == self.quantile else replace(self, quantile=quantile, _classes={})
+        return self if quantile == self.quantile else replace(self, quantile=quantile)
 
     def without(self, reasons: NDArray[np.uint8]) -> Candidates:
         """The same candidates without the columns that have a reason;
@@ -305,7 +299,6 @@ class Candidates(Displayed):
             configuration=self.configuration[stay],
             holds=self.holds.take(stay),
             dropped=KindColumns.concatenate([self.dropped, leaving]),
-            _classes={},
         )
 
     def admitting(self, *reasons: Drop, where: BoolArray | None = None) -> Candidates:
@@ -341,7 +334,7 @@ class Candidates(Displayed):
         if not jobs.any() and why not in self.excluded:
             return self
         others = {words: mask for words, mask in self.excluded.items() if words != why}
-        return replace(self, excluded={**others, why: jobs} if jobs.any() else others, _classes={})
+        return replace(self, excluded={**others, why: jobs} if jobs.any() else others)
 
     @cached_property
     def absence(self) -> np.ndarray:
@@ -545,7 +538,7 @@ class Classes(DisplayedTable):
         """The same classes with other capacities, shape (R,)."""
         candidates = self.candidates
         resources = replace(candidates.resources, capacity=np.asarray(capacity, np.float64))
-        return replace(self, candidates=replace(candidates, resources=resources, _classes={}))
+        return replace(self, candidates=replace(candidates, resources=resources))
 
     def some(self, classes: IntArray, columns: IntArray, share: float) -> Classes:
         """Some of the classes with some of their columns, and a share of every capacity.

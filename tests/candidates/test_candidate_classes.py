@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -245,13 +247,6 @@ def test_the_gang_can_always_be_read_and_is_the_smallest_count() -> None:
 def test_an_unknown_array_is_refused_by_name() -> None:
     with pytest.raises(KeyError, match="no such job array: colour"):
         classes_of([{"workload": "w"}], "colour", "weight")
-
-
-def test_classes_are_made_once_for_each_set_of_reads() -> None:
-    candidates = random_candidates(3)
-    assert candidates.classes(frozenset({"weight"})) is candidates.classes(frozenset({"weight"}))
-    assert candidates.classes(frozenset({"weight"})) is not candidates.classes(frozenset())
-    assert candidates.per_job().classes(frozenset()) is not candidates.classes(frozenset())
 
 
 # --- pairs ---------------------------------------------------------------------------------------------------------
@@ -561,3 +556,16 @@ def test_pairs_of_too_many_different_jobs_are_refused_before_they_are_made() -> 
     instance = optsched.Instance.from_document(document)
     with refuses("colocation: found entries of workloads for 37,500,000 pairs of different jobs"):
         optsched.solve(instance, "max-throughput")
+
+
+def test_an_answer_is_freed_at_once() -> None:
+    """No circle of references holds the arrays of an answer until the collector comes."""
+    gc.collect()
+    gc.disable()
+    try:
+        solution = optsched.solve("@quickstart")
+        candidates = weakref.ref(solution.candidates)
+        del solution
+        assert candidates() is None
+    finally:
+        gc.enable()
