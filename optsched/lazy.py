@@ -60,7 +60,7 @@ def no_collection() -> Iterator[None]:
 
 @cache
 def imported(address: str) -> Any:
-    """What stands at ``module:name``."""
+    """The object at ``module:name``, imported."""
     module, _, name = address.partition(":")
     return getattr(import_module(module), name)
 

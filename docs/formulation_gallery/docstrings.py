@@ -107,14 +107,14 @@ def _options(lines: list[str]) -> dict[str, str]:
         match = OPTION.fullmatch(line)
         if match is not None:
             names = match["names"].split(", ")
-            told = match["meaning"]
+            meaning = match["meaning"]
         elif line.strip():
-            told = line.strip()
+            meaning = line.strip()
         else:
             continue
         for name in names:
-            found[name] = f"{found[name]} {told}" if name in found else told
-    return {name: markdown(told) for name, told in found.items()}
+            found[name] = f"{found[name]} {meaning}" if name in found else meaning
+    return {name: markdown(meaning) for name, meaning in found.items()}
 
 
 def markdown(text: str) -> str:

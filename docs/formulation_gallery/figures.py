@@ -233,8 +233,8 @@ def draw(shown: Shown, path: Path) -> None:
 def _axes(solution: optsched.Solution, shown: Shown, place: int) -> Axes:
     ax = topology_picture(solution) if shown.placed else solution_picture(solution)
     if shown.constraint is not None:
-        told = f"{'with' if place else 'without'} {shown.constraint['kind']}"
-        ax.set_title(told, loc="left", fontsize=TITLE, pad=20, color=INK)
+        title = f"{'with' if place else 'without'} {shown.constraint['kind']}"
+        ax.set_title(title, loc="left", fontsize=TITLE, pad=20, color=INK)
     return ax
 
 

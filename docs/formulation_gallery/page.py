@@ -91,12 +91,12 @@ class Entry:
 
 def constraint_text(constraint: Mapping[str, Any]) -> str:
     """A side constraint as it is typed: ``kind:key=value,key=value``."""
-    told = [
+    options = [
         f"{key}={value if isinstance(value, str) else json.dumps(value)}"
         for key, value in constraint.items()
         if key != "kind"
     ]
-    return str(constraint["kind"]) + (f":{','.join(told)}" if told else "")
+    return str(constraint["kind"]) + (f":{','.join(options)}" if options else "")
 
 
 def catalogue() -> list[Entry]:
@@ -164,12 +164,12 @@ def _linked(module: str, links: Mapping[str, str], here: str) -> str:
 def _picture(entry: Entry) -> list[str]:
     if entry.shown is None or entry.picture is None:
         return []
-    told = f"{entry.name} on {entry.shown.instance}"
+    text = f"{entry.name} on {entry.shown.instance}"
     if entry.shown.constraint is not None:
-        told = (
+        text = (
             f"{entry.shown.formulation} on {entry.shown.instance}, without {entry.name} and with it"
         )
-    return [f"![{told}](../{entry.picture})", ""]
+    return [f"![{text}](../{entry.picture})", ""]
 
 
 def _facts(entry: Entry) -> Iterator[str]:
@@ -195,14 +195,14 @@ def _options(entry: Entry) -> list[str]:
     for option in options:
         meaning = entry.docstring.options.get(option["name"]) or markdown(option["description"])
         default = "required" if option["required"] else f"`{json.dumps(option['default'])}`"
-        told = f": {meaning}" if meaning else ""
-        lines.append(f"- `{option['name']}` ({_values(option['type'])}; {default}){told}")
+        text = f": {meaning}" if meaning else ""
+        lines.append(f"- `{option['name']}` ({_values(option['type'])}; {default}){text}")
     return [*lines, ""]
 
 
-def _values(told: str) -> str:
+def _values(text: str) -> str:
     """Values of an option, separated by commas."""
-    return ", ".join(told.split(" | ")) if "[" not in told else f"`{told}`".replace("|", "or")
+    return ", ".join(text.split(" | ")) if "[" not in text else f"`{text}`".replace("|", "or")
 
 
 def _kind(entry: Entry) -> str:

@@ -90,8 +90,8 @@ class Cells(SideConstraint):
 
     def labels(self, instance: Instance) -> IntArray | None:
         """0 for jobs of others, 1 for the tenant's, 2 for those of them that keep their GPUs."""
-        mine = of_tenant(self.kind, self.options.tenant, instance).astype(np.int64)
-        return mine * (1 + must_stay(instance))
+        of_jobs = of_tenant(self.kind, self.options.tenant, instance).astype(np.int64)
+        return of_jobs * (1 + must_stay(instance))
 
     def rows(self, C: Classes) -> SideRows | None:
         sizes = self.sizes

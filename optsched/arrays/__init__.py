@@ -223,9 +223,9 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
 
 def _group_a_few(columns: Sequence[AnyArray], length: int) -> Groups:
     """Group rows by a dictionary of their bits."""
-    telling = [_told_apart(column) for column in columns if not is_constant(column)]
-    rows: list[Any] = telling[0] if len(telling) == 1 else list(zip(*telling, strict=True))
-    if not telling:
+    keys = [_entry_numbers(column) for column in columns if not is_constant(column)]
+    rows: list[Any] = keys[0] if len(keys) == 1 else list(zip(*keys, strict=True))
+    if not keys:
         rows = [None] * length
     number = {row: place for place, row in enumerate(dict.fromkeys(rows))}
     if len(number) == length:
@@ -238,7 +238,7 @@ def _group_a_few(columns: Sequence[AnyArray], length: int) -> Groups:
     return Groups(first, inverse, np.bincount(inverse))
 
 
-def _told_apart(column: AnyArray) -> list[int]:
+def _entry_numbers(column: AnyArray) -> list[int]:
     """A number for each entry of a column; entries with equal bits have equal numbers."""
     numbers: list[int] = (_as_bits(column) if column.dtype.kind == "f" else column).tolist()
     return numbers

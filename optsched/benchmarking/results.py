@@ -207,7 +207,7 @@ class Results(DisplayedTable):
         )
 
     def method_name(self, method: tuple[Any, ...]) -> str:
-        """A method in words."""
+        """A method as text."""
         return _words(self.by, method)
 
     def method_in_words(self, method: tuple[Any, ...]) -> str:

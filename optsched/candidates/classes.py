@@ -355,7 +355,7 @@ class Candidates(Displayed):
         return is_present(self.absence)
 
     def unplaced(self) -> Iterator[tuple[int, str]]:
-        """Jobs that are not in the program, with the reason in words."""
+        """Jobs that are not in the program, with the reason as text."""
         arrival = self.instance.jobs_table.arrival
         now = self.instance.now
         absent = np.flatnonzero(~self.present)
@@ -383,7 +383,7 @@ class Candidates(Displayed):
         return DropWords(self.dropped, self.instance, self.kinds, self.later_nodes)
 
     def dropped_of(self, kind: int) -> Iterator[tuple[int, str]]:
-        """Rows of ``dropped`` that a kind has alone, each with the reason in words."""
+        """Rows of ``dropped`` that a kind has alone, each with the reason as text."""
         return self._drop_words.of_kind(kind)
 
     def why_no_column(self, kind: int) -> str:

@@ -658,8 +658,8 @@ def slices_table(solution: Solution) -> Iterator[RenderableType]:
         yield "No GPU is used."
         return
     rows = [
-        [name(gpu), name(mine[0].layout), _in_slices(mine)]
-        for gpu, mine in itertools.islice(by_gpu.items(), PLACED)
+        [name(gpu), name(held[0].layout), _in_slices(held)]
+        for gpu, held in itertools.islice(by_gpu.items(), PLACED)
     ]
     yield heading("Slices of GPUs")
     yield table("GPU", "layout", "runs", rows=rows, left=3)

@@ -15,7 +15,7 @@ MOST = 1e15
 
 
 def at_line(line: int, found: str, expected: str) -> InvalidInput:
-    """The refusal of what stands in a line, counted from 1."""
+    """The refusal of what is in a line, counted from 1."""
     return InvalidInput(f"line {line}", found, expected)
 
 

@@ -558,8 +558,8 @@ def state_of(
     Parameters
     ----------
     source : RoundState, Instance, mapping, str or Path
-        A state; or an instance, for which it is the first round. Files and documents are told apart
-        by their ``format``.
+        A state; or an instance, for which it is the first round. The ``format`` of a file or
+        document says which it is.
     policy : RoundPolicy or mapping, optional
         Instead of the policy of the state.
 

@@ -135,7 +135,7 @@ class Front(DisplayedTable):
         Why a session was rebuilt or something solved anew; empty if both were only changed in
         place.
     notes : tuple of str
-        What is to be known of the front, in words.
+        What is to be known of the front, as text.
     """
 
     instance: Instance

@@ -51,7 +51,7 @@ from optsched.solving import Engine, LimitOptions, make_limits, takes_limits
 
 FORMAT = "optsched-whatif/1"
 # Changes in a summary, at most.
-CHANGES_TOLD = 10
+CHANGES_SHOWN = 10
 
 
 @dataclass(frozen=True, repr=False)
@@ -176,9 +176,9 @@ class WhatIf(DisplayedTable):
             "objective": f"{words}{f', {unit}' if unit else ''} ({better} is better)",
             "now": str(base.status) if base.objective is None else amount(base.objective),
         }
-        for change in self.changes[:CHANGES_TOLD]:
+        for change in self.changes[:CHANGES_SHOWN]:
             facts[change.label] = self._change_in_words(change)
-        hidden = len(self.changes) - CHANGES_TOLD
+        hidden = len(self.changes) - CHANGES_SHOWN
         return facts | {"...": f"{hidden:,} more" if hidden > 0 else "", "no held": self.not_held}
 
     def _change_in_words(self, change: Change) -> str:

@@ -70,7 +70,7 @@ class Certificate(Displayed):
         rows can be met with, the ``largest_share`` that all jobs can have at once, or the amounts
         ``asked`` for and ``available``.
     problems : tuple of str
-        What is wrong, in words; empty if ok.
+        What is wrong, as text; empty if ok.
     """
 
     ok: bool

@@ -94,7 +94,7 @@ def describe_row(
 
 
 def resource_words(program: AllocationProgram, position: int) -> str:
-    """A capacity row in words."""
+    """A capacity row as text."""
     resources = program.classes.resources
     name, capacity = resources.names[position], resources.capacity[position]
     if resources.pool[position] >= 0:

@@ -279,7 +279,7 @@ def _priced(
 
 
 def _configuration(C: Classes, records: ColumnRecords, column: int, job: int) -> dict[str, Any]:
-    """A column in words; ``with`` names a job that it may share its GPUs with."""
+    """A column as text; ``with`` names a job that it may share its GPUs with."""
     found = records.configuration(column)
     if C.class_b[column] >= 0:
         first, second = int(C.class_a[column]), int(C.class_b[column])

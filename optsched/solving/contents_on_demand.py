@@ -134,7 +134,7 @@ class _Generation(ColumnLoop[FloatArray]):
         for r, kind in enumerate(self._space.nodes.contents.tolist()):
             node, gpu, one_gpu = self._space.bins[kind]
             for bin_, one in ((gpu, one_gpu), (node, -1)):
-                if bin_ is None or not len(bin_.mine):
+                if bin_ is None or not len(bin_.allowed):
                     continue
                 if not self._has_time():
                     return False
@@ -295,15 +295,17 @@ class _ContentsProgram:
     def of(cls, bin_: Bin, one_gpu: int) -> _ContentsProgram:
         """With all that does not depend on prices."""
         arrays = bin_.relaxed().arrays
-        mine = bin_.mine
+        allowed = bin_.allowed
         # A part of which there are too few to fill the bin dominates no other part.
-        needs_less = np.repeat((bin_.most[mine] > arrays.upper)[:, np.newaxis], len(mine), axis=1)
+        needs_less = np.repeat(
+            (bin_.most[allowed] > arrays.upper)[:, np.newaxis], len(allowed), axis=1
+        )
         for row in arrays.A.toarray():
             needs_less &= row[:, np.newaxis] <= row
         nothing = np.zeros(len(bin_.parts), np.int64)
-        fit = np.array([bin_.extra(nothing, part) for part in mine.tolist()], np.int64)
-        counts = np.zeros((len(mine), len(bin_.parts)), np.int64)
-        counts[np.arange(len(mine)), mine] = fit
+        fit = np.array([bin_.extra(nothing, part) for part in allowed.tolist()], np.int64)
+        counts = np.zeros((len(allowed), len(bin_.parts)), np.int64)
+        counts[np.arange(len(allowed)), allowed] = fit
         if one_gpu >= 0:
             counts[:, one_gpu] -= 1
         return cls(bin_, one_gpu, arrays, needs_less, counts[fit > 0])
@@ -346,23 +348,23 @@ class _PricedBin(NamedTuple):
         much.
         """
         bin_ = self.program.bin
-        mine, parts = bin_.mine, bin_.parts
+        allowed, parts = bin_.allowed, bin_.parts
         wanted = np.zeros(len(parts), np.int64)
         most: float | None = 0.0
-        if (price[mine] > 0).any():
-            self.session.set_cost(-price[mine])
-            open_ = ~self._dominated(price[mine])
+        if (price[allowed] > 0).any():
+            self.session.set_cost(-price[allowed])
+            open_ = ~self._dominated(price[allowed])
             self.session.set_bounds(
-                np.zeros(len(mine)), np.where(open_, self.program.arrays.upper, 0.0)
+                np.zeros(len(allowed)), np.where(open_, self.program.arrays.upper, 0.0)
             )
             limits = replace(engine.limits_left(), on_progress=None, options={}, gap=gap, work=None)
             values = self.session.run(limits)
             most = None if values.bound is None else max(0.0, -values.bound) * PADDED
             if values.x is not None:
-                wanted[mine] = np.round(values.x).astype(np.int64)
+                wanted[allowed] = np.round(values.x).astype(np.int64)
         # The largest come first, as others fit beside them
         size = np.array([part.gpus * part.share for part in parts])
-        order = mine[np.argsort(-size[mine], kind="stable")]
+        order = allowed[np.argsort(-size[allowed], kind="stable")]
         counts = bin_.filled(order[price[order] > 0], wanted)
         return most, self.found(counts)
 

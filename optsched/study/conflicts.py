@@ -95,8 +95,8 @@ class Shortfall:
     def of(
         cls, instance: Instance, solver: str, limits: Limits, timer: Timer
     ) -> tuple[Self | None, IntArray]:
-        """That of an instance, and the rows of its jobs; None where jobs are not told apart, as
-        one has several deadlines, or no way to run.
+        """That of an instance, and the rows of its jobs; None where the program has more or
+        fewer rows of work than jobs: some job has several deadlines, or no way to run.
         """
         formulation = make_formulation(FLUID, {"schedule": False})
         C = formulation.classes(compile_for(formulation, instance).per_job())

@@ -68,14 +68,14 @@ def price_nodes(space: Space, arrays: LinearArrays, y: FloatArray) -> PricedNode
     known: dict[tuple[int, bool], _Room] = {}
     finished = True
 
-    def worth(r: int, of_gpu: bool, mine: IntArray, paid_for: float) -> float:
+    def worth(r: int, of_gpu: bool, allowed: IntArray, paid_for: float) -> float:
         nonlocal finished
         key = int(space.nodes.contents[r]), of_gpu
         if key not in known:
             whole = [1.0] * (1 if of_gpu else int(space.nodes.gpus[r]))
             left = [] if of_gpu else [room.left for room in space.nodes.rooms[r]]
-            known[key] = _Room.of(space, r, [*whole, *left], mine)
-        most, proved = known[key].most_worth(price[r, mine], paid_for)
+            known[key] = _Room.of(space, r, [*whole, *left], allowed)
+        most, proved = known[key].most_worth(price[r, allowed], paid_for)
         finished &= proved
         return most
 
@@ -83,8 +83,8 @@ def price_nodes(space: Space, arrays: LinearArrays, y: FloatArray) -> PricedNode
         node, gpu, one_gpu = space.bins[kind]
         if gpu is not None:
             # Shares take the place of a whole GPU, which costs what they are worth.
-            price[r, one_gpu] = worth(r, True, gpu.mine, float(price[r, one_gpu]))
-        cost[r] = worth(r, False, node.mine, float(cost[r]))
+            price[r, one_gpu] = worth(r, True, gpu.allowed, float(price[r, one_gpu]))
+        cost[r] = worth(r, False, node.allowed, float(cost[r]))
     return PricedNodes(sign * paid, finished)
 
 
@@ -111,14 +111,14 @@ class _Room(NamedTuple):
     session: Session
 
     @classmethod
-    def of(cls, space: Space, r: int, left: list[float], mine: IntArray) -> _Room:
+    def of(cls, space: Space, r: int, left: list[float], allowed: IntArray) -> _Room:
         """Of a node of a class, or of one of its GPUs; with what is left of each GPU."""
-        parts = [space.parts[p] for p in mine.tolist()]
+        parts = [space.parts[p] for p in allowed.tolist()]
         A, room = _rows(parts, left, space.nodes.own[r], space.nodes.taken[:, r])
         with np.errstate(divide="ignore", invalid="ignore"):
             fits = np.where(A > 0, np.floor(room[:, np.newaxis] / A + SLACK), np.inf).min(axis=0)
         kind = space.bins[int(space.nodes.contents[r])]
-        jobs = kind.node.most[mine]
+        jobs = kind.node.most[allowed]
         smaller = np.asarray((A[:, :, np.newaxis] <= A[:, np.newaxis, :]).all(axis=0), bool)
         smaller &= (jobs > fits)[:, np.newaxis]
         most = np.minimum(fits, jobs)

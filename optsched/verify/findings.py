@@ -12,7 +12,7 @@ from optsched.instance.reading import join, show
 
 BoundVerdict = Literal["verified", "consistent", "not verifiable"]
 
-TOLD = 20
+SHOWN = 20
 """Findings that the text of a verification lists."""
 RELATIVE = 1e-9
 """Largest relative difference of two numbers that are the same up to rounding."""
@@ -71,9 +71,9 @@ class Verification(DisplayedTable):
             return "; ".join(["the solution is right", f"bound: {self.bound}", *self.notes])
         count = len(self.findings)
         lines = [f"the solution is refused: {count} finding" + ("s" if count != 1 else "")]
-        lines += [f"  {finding}" for finding in self.findings[:TOLD]]
-        if count > TOLD:
-            lines.append(f"  ... and {count - TOLD} more")
+        lines += [f"  {finding}" for finding in self.findings[:SHOWN]]
+        if count > SHOWN:
+            lines.append(f"  ... and {count - SHOWN} more")
         return "\n".join(lines)
 
     def _headline(self) -> str:
@@ -101,7 +101,7 @@ class Findings:
         finding = Finding(path, message)
         # Checks of one field may have the same finding. To compare with all findings would take the
         # square of their number.
-        if finding not in self.items[-TOLD:]:
+        if finding not in self.items[-SHOWN:]:
             self.items.append(finding)
 
     def same(self, path: str, found: object, expected: object, why: str = "") -> bool:

@@ -20,7 +20,7 @@ from optsched.solution.certificate import FEASIBILITY
 from optsched.solution.document import AllocationRow
 from optsched.verify.findings import RELATIVE, Findings
 
-ROWS_TOLD = 50
+ROWS_SHOWN = 50
 """Rows of one job that are named where their sum is wrong."""
 
 ALONE = -1
@@ -79,7 +79,7 @@ class AllocationRows:
     def blame(self, job: int, message: str, findings: Findings) -> None:
         """Add a finding at every row of a job, or at the allocation if it has none."""
         rows = self.of_job(job)
-        for row in rows[:ROWS_TOLD]:
+        for row in rows[:ROWS_SHOWN]:
             findings.add(f"allocation[{row}].fraction", message)
         if not rows:
             findings.add("allocation", message)

@@ -52,8 +52,8 @@ def best_fit(
     before = np.zeros(C.columns) if first is None else np.minimum(np.floor(first), C.limit)
     wanted = [(column, before[column]) for column in turns if before[column] > 0]
     for column, most in [*wanted, *((column, C.limit[column]) for column in turns)]:
-        mine = slice(by_column.indptr[column], by_column.indptr[column + 1])
-        row, use = by_column.indices[mine], by_column.data[mine]
+        entries = slice(by_column.indptr[column], by_column.indptr[column + 1])
+        row, use = by_column.indices[entries], by_column.data[entries]
         t = int(space.types.of_column[column])
         while x[column] < most and (use <= room[row]).all() and has_time():
             if t >= 0 and not seats.take(t):
@@ -124,8 +124,8 @@ class _Seats:
         columns = columns[(number == 0) | (number == number[:1] + self._taken[t])]
         # Whole groups with too few free GPUs are not tried.
         group = self.space.nodes.group[level]
-        mine = self._is_node & (self.space.nodes.pool[self._class] == pool)
-        free = np.bincount(group[self._class[mine]], self._free[mine], int(group.max()) + 1)
+        in_pool = self._is_node & (self.space.nodes.pool[self._class] == pool)
+        free = np.bincount(group[self._class[in_pool]], self._free[in_pool], int(group.max()) + 1)
         left = free[self.space.gangs.group[columns]]
         columns = columns[np.lexsort((columns, left, self._pieces[columns]))]
         if types.share[t] == 1:
@@ -145,16 +145,16 @@ class _Seats:
         pool = int(self.space.types.pool[gangs.type_[column]])
         inside = (nodes.group[level] == gangs.group[column]) & (nodes.pool == pool)
         shared = self.space.types.share[gangs.type_[column]] < 1
-        mine: list[int] = []  # a gang that shares GPUs has each part in a bin of its own
+        seated: list[int] = []  # a gang that shares GPUs has each part in a bin of its own
         for part, count in gangs.split[column].items():
             left = count
             while left:
-                bin_ = self._bin_for(part, inside, mine)
+                bin_ = self._bin_for(part, inside, seated)
                 if bin_ is None:
                     return False
                 many = 1 if shared else min(left, self._states.room(int(self._state[bin_]), part))
                 if shared:
-                    mine.append(bin_)
+                    seated.append(bin_)
                 r = int(self._class[bin_])
                 if not self._use_shared(part, r, many):
                     return False
@@ -264,9 +264,9 @@ class _Seats:
 def _column_with(space: Space, r: int, of_gpu: bool, counts: IntArray) -> int | None:
     """The first contents of a node of a class, or of its GPUs, that have as many of each part."""
     contents = space.contents
-    mine = np.flatnonzero((contents.node_class == r) & (contents.of_gpu == of_gpu))
-    enough = (np.maximum(contents.counts[contents.row[mine]], 0) >= counts).all(axis=1)
-    return int(mine[np.argmax(enough)]) if enough.any() else None
+    alike = np.flatnonzero((contents.node_class == r) & (contents.of_gpu == of_gpu))
+    enough = (np.maximum(contents.counts[contents.row[alike]], 0) >= counts).all(axis=1)
+    return int(alike[np.argmax(enough)]) if enough.any() else None
 
 
 class _States:
@@ -295,7 +295,7 @@ class _States:
         self.one_gpu = {}
         for kind in space.bins:
             if kind.gpu is not None:
-                self.of_gpu[kind.gpu.mine] = True
+                self.of_gpu[kind.gpu.allowed] = True
                 self.one_gpu[space.parts[kind.one_gpu].pool] = kind.one_gpu
 
     def empty(self, r: int, of_gpu: bool) -> int:
@@ -311,9 +311,11 @@ class _States:
             node, gpu, _ = self._bins[kind]
             bin_ = gpu if of_gpu else node
             if bin_ is not None:
-                mine = bin_.mine
-                most = bin_.most_extra(counts, mine)
-                self._extra[number, mine] = np.where(bin_.has_shares(counts, mine), -most, most)
+                allowed = bin_.allowed
+                most = bin_.most_extra(counts, allowed)
+                self._extra[number, allowed] = np.where(
+                    bin_.has_shares(counts, allowed), -most, most
+                )
         return number
 
     def of(self, state: int) -> tuple[bool, IntArray]:

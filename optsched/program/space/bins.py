@@ -44,7 +44,7 @@ class Bin:
     Parameters
     ----------
     parts : sequence of GangPart
-    mine : sequence of int
+    allowed : sequence of int
         The parts that may be in it.
     most : FloatArray, shape (parts,)
         Parts that all jobs together have at most.
@@ -60,7 +60,7 @@ class Bin:
 
     Attributes
     ----------
-    mine : IntArray
+    allowed : IntArray
     most : FloatArray, shape (parts,)
     use : FloatArray, shape (resources, parts)
     room : FloatArray, shape (resources,)
@@ -69,7 +69,7 @@ class Bin:
     def __init__(
         self,
         parts: Sequence[GangPart],
-        mine: Sequence[int],
+        allowed: Sequence[int],
         most: FloatArray,
         gpus: int,
         own: FloatArray,
@@ -77,13 +77,13 @@ class Bin:
         taken: BoolArray | None = None,
         rooms: tuple[GpuRoom, ...] = (),
     ) -> None:
-        self.parts, self.mine, self.gpus = parts, np.array(mine, np.int64), gpus
+        self.parts, self.allowed, self.gpus = parts, np.array(allowed, np.int64), gpus
         self.most, self.rooms = most, rooms
         self._left = gpus + sum(room.left for room in rooms)
         self._layouts = layouts
         free = [] if taken is None else (~taken).astype(np.float64).tolist()
         # Of a gang whose parts have one size, `most` says that only one of them is here.
-        sizes = Counter(parts[part].gang for part in mine)
+        sizes = Counter(parts[part].gang for part in allowed)
         gangs = [gang for gang, many in sizes.items() if gang and many > 1]
         self.use = (
             np.array(
@@ -162,7 +162,7 @@ class Bin:
         """
         # Python numbers: there are as many small sums as contents, and arrays would take most of
         # the time.
-        use, mine, limit = self.use.T.tolist(), self.mine.tolist(), self.most.tolist()
+        use, allowed, limit = self.use.T.tolist(), self.allowed.tolist(), self.most.tolist()
         found: list[Counts] = []
         tried = 0
 
@@ -175,21 +175,21 @@ class Bin:
 
         # Beyond `SEARCHED` shares the first GPUs that fit decide, which is no proof unless all are
         # alike
-        shares = [part for part in mine if self._shared[part]]
+        shares = [part for part in allowed if self._shared[part]]
         alike = len(shares) <= 1 and all(self.parts[part].gpus == 1 for part in shares)
         deepest = DEEPEST if alike else min(DEEPEST, SEARCHED - 1)
 
         def extend(held: Counts, left: Sequence[float], last: int, depth: int = 0) -> bool:
             """Add parts from ``last`` on in every way; False where there are too many contents."""
             nonlocal tried
-            tried += len(mine)
+            tried += len(allowed)
             if depth > deepest:
                 return False
-            able = [number for number in mine if fits(held, left, number)]
+            able = [number for number in allowed if fits(held, left, number)]
             if not able:
                 found.append(held)
             following = [number for number in able if number >= last]
-            if tried + len(following) * len(mine) > STEPS:
+            if tried + len(following) * len(allowed) > STEPS:
                 return False  # each of them takes at least one pass through all parts
             for number in following:
                 rest = [there - amount for amount, there in zip(use[number], left, strict=True)]
@@ -210,11 +210,11 @@ class Bin:
 
         holds of all contents, and so does the sum of all shares.
         """
-        parts = [self.parts[p] for p in self.mine.tolist()]
+        parts = [self.parts[p] for p in self.allowed.tolist()]
         gpus = np.array([part.gpus for part in parts], np.float64)
         share = np.array([part.share for part in parts])
         rows, upper = (
-            [self.use[:, self.mine], gpus * share],
+            [self.use[:, self.allowed], gpus * share],
             [*self.room, self._left * (1 + ROUNDING)],
         )
         for size in np.unique(share[share < 1]).tolist():
@@ -226,7 +226,7 @@ class Bin:
             most = np.where(A > 0, np.floor(limit / A + ROUNDING), np.inf).min(
                 axis=0, initial=np.inf
             )
-        most = np.minimum(most, self.most[self.mine])
+        most = np.minimum(most, self.most[self.allowed])
         lp = LinearProgram()
         z = lp.variables(len(parts), name="contents", upper=most, integer=True)
         finite = np.isfinite(upper)

@@ -60,10 +60,10 @@ def deal(seats: GangSeats, gangs: Sequence[int]) -> list[list[DealtPart]] | None
     found: dict[int, list[DealtPart]] = {}
     spread = [turn for turn, column in enumerate(gangs) if _is_spread(seats, column)]
     for turn in sorted(spread, key=lambda turn: (-sum(split[gangs[turn]].values()), gangs[turn])):
-        mine = dealer.on_different_nodes(gangs[turn])
-        if mine is None:
+        dealt = dealer.on_different_nodes(gangs[turn])
+        if dealt is None:
             return None
-        found[turn] = mine
+        found[turn] = dealt
     dealer.open_rest()
     for turn in sorted(set(range(len(gangs))) - set(spread)):
         found[turn] = dealer.in_order(gangs[turn])
@@ -108,12 +108,12 @@ class _Dealer:
         """Different nodes for the parts of a gang, or different GPUs that have their own
         contents.
         """
-        mine: list[DealtPart] = []
+        dealt: list[DealtPart] = []
         level, group = self._place(column)
         for part, many in self._space.gangs.split[column].items():
             held = self._held[part, level, group]
             for _ in range(many):
-                taken = {one.seat for one in mine}
+                taken = {one.seat for one in dealt}
                 open_ = [
                     (min(count, held[r]), r, seat)
                     for r in held
@@ -126,8 +126,8 @@ class _Dealer:
                 _, r, seat = max(open_, key=lambda one: one[0])
                 held[r] -= 1
                 self._room[part, r][seat] -= 1
-                mine.append(DealtPart(part, seat))
-        return mine
+                dealt.append(DealtPart(part, seat))
+        return dealt
 
     def open_rest(self) -> None:
         """Put what is left in order."""

@@ -81,8 +81,8 @@ def gang_columns(
             for group, classes in nodes.groups(int(types.level[t]), part.pool)
             for sizes in _splits_in(types, t, hosts[classes], nodes.count[classes])
         ]
-        mine = range(first[t], first[t] + numbers[t]) if numbers[t] else [0]
-        for number, (group, sizes) in itertools.product(mine, ways):
+        gangs = range(first[t], first[t] + numbers[t]) if numbers[t] else [0]
+        for number, (group, sizes) in itertools.product(gangs, ways):
             parts = {part._replace(gpus=gpus, gang=number): many for gpus, many in sizes.items()}
             split.append({known.setdefault(p, len(known)): many for p, many in parts.items()})
             rows.append((t, group, number, 1.0 if number else float(jobs[t])))

@@ -127,9 +127,9 @@ def _jobs_in_sets(C: Classes, apart: Sequence[BoolArray], column: IntArray) -> I
     """How many jobs of columns are in each set, shape (columns, S)."""
     found = np.zeros((len(column), len(apart)), np.int64)
     for number, jobs in enumerate(apart):
-        mine = C.common(jobs)
-        partner = np.where(C.alone, False, mine[C.class_b])
-        found[:, number] = (mine[C.class_a].astype(np.int64) + partner)[column]
+        in_set = C.common(jobs)
+        partner = np.where(C.alone, False, in_set[C.class_b])
+        found[:, number] = (in_set[C.class_a].astype(np.int64) + partner)[column]
     return found
 
 
@@ -138,8 +138,8 @@ def _share_and_profile(C: Classes, slices: Slices, column: IntArray) -> tuple[Fl
     share = C.configurations.share[C.configuration[column]].copy()
     profile = slices.profile[column].copy()
     for pool, layouts in slices.layouts.items():
-        mine = np.flatnonzero((C.pool[column] == pool) & (profile != NO_SLICE))
-        share[mine] = layouts.parts[profile[mine]]
+        sliced = np.flatnonzero((C.pool[column] == pool) & (profile != NO_SLICE))
+        share[sliced] = layouts.parts[profile[sliced]]
     # What takes all memory slices has the GPU to itself, cut or not.
     profile[share == 1] = NO_SLICE
     return share, profile
@@ -159,12 +159,12 @@ def _leave_out_ample(need: FloatArray, C: Classes, column: IntArray, share: Floa
         gpus[node] += sum(room.left for room in rooms)
     own = instance.cluster.own_capacity - staying.used
     for pool in np.unique(C.pool[column]).tolist():
-        mine = np.flatnonzero(C.pool[column] == pool)
+        in_pool = np.flatnonzero(C.pool[column] == pool)
         here = np.flatnonzero((numbering.pool == pool) & (gpus > 0))
         for place in range(len(PER_NODE)):
-            largest = (need[mine, place] / share[mine]).max(initial=0.0)
+            largest = (need[in_pool, place] / share[in_pool]).max(initial=0.0)
             if (own[here, place] * (1 + ROUNDING) >= largest * gpus[here]).all():
-                need[mine, place] = 0.0
+                need[in_pool, place] = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,9 +280,9 @@ class NodeClasses:
 
     def groups(self, level: int, pool: int) -> Iterator[tuple[int, IntArray]]:
         """Groups of a level that have nodes of a pool, each with its classes of them."""
-        mine = np.flatnonzero(self.pool == pool)
-        for group in np.unique(self.group[level, mine]).tolist():
-            yield group, mine[self.group[level, mine] == group]
+        in_pool = np.flatnonzero(self.pool == pool)
+        for group in np.unique(self.group[level, in_pool]).tolist():
+            yield group, in_pool[self.group[level, in_pool] == group]
 
     @cached_property
     def contents(self) -> IntArray:
@@ -301,8 +301,8 @@ def _taken(instance: Instance, apart: Sequence[BoolArray]) -> BoolArray:
     stays = must_stay(instance)
     taken = np.zeros((len(apart), numbering.nodes), bool)
     for number, jobs in enumerate(apart):
-        mine = np.flatnonzero((stays & jobs)[places.job])
-        taken[number, numbering.node_of(places.numbers_of(mine, numbering))] = True
+        held = np.flatnonzero((stays & jobs)[places.job])
+        taken[number, numbering.node_of(places.numbers_of(held, numbering))] = True
     return taken
 
 

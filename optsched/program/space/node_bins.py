@@ -112,7 +112,7 @@ def all_contents(nodes: NodeClasses, bins: Sequence[NodeBins], parts: int) -> Co
     ] * len(bins)
     # Those with most contents come first: they may be too many.
     for number in sorted(
-        range(len(bins)), key=lambda n: -bins[n].node.gpus * len(bins[n].node.mine)
+        range(len(bins)), key=lambda n: -bins[n].node.gpus * len(bins[n].node.allowed)
     ):
         kind = bins[number]
         of_node = kind.node.fullest(MOST_CONTENTS)

@@ -59,29 +59,29 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
 def _rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> Iterator[Row]:
     pools = C.instance.cluster.pools
     for pool in np.unique(gangs.pool).tolist():
-        mine = np.flatnonzero(gangs.pool == pool)
+        types = np.flatnonzero(gangs.pool == pool)
         here = np.flatnonzero(nodes.pool == pool)
         for row in (
-            *_of_shares(gangs, nodes, mine, here),
-            *_of_slices(gangs, nodes, mine, here, pool),
-            *_of_sizes(gangs, nodes, mine, here),
-            *_of_needs(gangs, nodes, mine, here),
-            *_of_levels(C, gangs, nodes, mine, pool),
-            *_without_room(gangs, nodes, mine, pool),
+            *_of_shares(gangs, nodes, types, here),
+            *_of_slices(gangs, nodes, types, here, pool),
+            *_of_sizes(gangs, nodes, types, here),
+            *_of_needs(gangs, nodes, types, here),
+            *_of_levels(C, gangs, nodes, types, pool),
+            *_without_room(gangs, nodes, types, pool),
         ):
             yield (row[0], row[1], f"pool {pools[pool].name}: {row[2]} ({PLACEABLE})")
 
 
-def _row(gangs: GangTypes, mine: IntArray, each: IntArray, limit: float, words: str) -> Row:
+def _row(gangs: GangTypes, types: IntArray, each: IntArray, limit: float, words: str) -> Row:
     every = np.zeros(len(gangs))
-    every[mine] = each
+    every[types] = each
     return every, float(limit), words
 
 
 def _of_shares(
-    gangs: GangTypes, nodes: NodeClasses, mine: IntArray, here: IntArray
+    gangs: GangTypes, nodes: NodeClasses, types: IntArray, here: IntArray
 ) -> Iterator[Row]:
-    share = gangs.share[mine]
+    share = gangs.share[types]
     for least in np.unique(share[share < 1]).tolist():
         pieces = np.floor(share / least + ROUNDING).astype(np.int64)
         each = shares_held(1, (), least)
@@ -90,13 +90,13 @@ def _of_shares(
             for r in here.tolist()
         )
         words = f"a GPU holds at most {each:.0f} shares of {least:g}"
-        yield _row(gangs, mine, gangs.gpus[mine] * pieces, limit, words)
+        yield _row(gangs, types, gangs.gpus[types] * pieces, limit, words)
 
 
 def _of_slices(
-    gangs: GangTypes, nodes: NodeClasses, mine: IntArray, here: IntArray, pool: int
+    gangs: GangTypes, nodes: NodeClasses, types: IntArray, here: IntArray, pool: int
 ) -> Iterator[Row]:
-    profile = gangs.profile[mine]
+    profile = gangs.profile[types]
     used = np.unique(profile[profile != NO_SLICE])
     if not len(used):
         return
@@ -108,20 +108,22 @@ def _of_slices(
     for weight, what in (*kinds, (compute, "compute slices")):
         most = int((layouts.counts @ weight).max())
         each = np.where(profile != NO_SLICE, weight[profile], 0)
-        each[gangs.share[mine] == 1] = most
+        each[gangs.share[types] == 1] = most
         # GPUs that are cut already count as if they were free.
         cut = sum(
             int(nodes.count[r]) * sum(bool(room.slices) for room in nodes.rooms[r])
             for r in here.tolist()
         )
         limit = (gpus + cut) * most
-        yield _row(gangs, mine, gangs.gpus[mine] * each, limit, f"a GPU has at most {most} {what}")
+        yield _row(
+            gangs, types, gangs.gpus[types] * each, limit, f"a GPU has at most {most} {what}"
+        )
 
 
 def _of_sizes(
-    gangs: GangTypes, nodes: NodeClasses, mine: IntArray, here: IntArray
+    gangs: GangTypes, nodes: NodeClasses, types: IntArray, here: IntArray
 ) -> Iterator[Row]:
-    whole = mine[gangs.share[mine] == 1]
+    whole = types[gangs.share[types] == 1]
     most = int(nodes.gpus[here].max(initial=0))
     for size in range(2, most + 1):
         each = np.array(
@@ -136,23 +138,25 @@ def _of_sizes(
 
 
 def _of_needs(
-    gangs: GangTypes, nodes: NodeClasses, mine: IntArray, here: IntArray
+    gangs: GangTypes, nodes: NodeClasses, types: IntArray, here: IntArray
 ) -> Iterator[Row]:
     for place, name in enumerate(PER_NODE):
-        need = gangs.need[mine, place]
+        need = gangs.need[types, place]
         for least in np.unique(need[need > 0]).tolist():
             capacity = nodes.own[here, place]
             if not np.isfinite(capacity).all():
                 continue
             limit = int((np.floor(capacity / least + ROUNDING) * nodes.count[here]).sum())
-            each = np.where(need >= least, gangs.gpus[mine], 0)
+            each = np.where(need >= least, gangs.gpus[types], 0)
             words = f"nodes hold at most {limit} GPUs that need {least:g} {name} each"
-            yield _row(gangs, mine, each, limit, words)
+            yield _row(gangs, types, each, limit, words)
 
 
-def _without_room(gangs: GangTypes, nodes: NodeClasses, mine: IntArray, pool: int) -> Iterator[Row]:
+def _without_room(
+    gangs: GangTypes, nodes: NodeClasses, types: IntArray, pool: int
+) -> Iterator[Row]:
     """Gangs that fit into no group, even alone."""
-    for t in mine.tolist():
+    for t in types.tolist():
         hosts, span = nodes.hosts(gangs.need[t], float(gangs.share[t])), int(gangs.nodes[t])
         groups = nodes.groups(int(gangs.level[t]), pool)
         if all(_held_at_most(hosts, nodes, those, span) < gangs.gpus[t] for _, those in groups):
@@ -172,14 +176,16 @@ def _held_at_most(hosts: IntArray, nodes: NodeClasses, those: IntArray, span: in
 
 
 def _of_levels(
-    C: Classes, gangs: GangTypes, nodes: NodeClasses, mine: IntArray, pool: int
+    C: Classes, gangs: GangTypes, nodes: NodeClasses, types: IntArray, pool: int
 ) -> Iterator[Row]:
-    for level in np.unique(gangs.level[mine]).tolist():
+    for level in np.unique(gangs.level[types]).tolist():
         if level == ANYWHERE:
             continue
         name = C.instance.cluster.level_names[level - 1]
-        inside = (gangs.nodes[mine] == 1) | ((gangs.level[mine] > 0) & (gangs.level[mine] <= level))
-        whole = mine[inside & (gangs.share[mine] == 1)]
+        inside = (gangs.nodes[types] == 1) | (
+            (gangs.level[types] > 0) & (gangs.level[types] <= level)
+        )
+        whole = types[inside & (gangs.share[types] == 1)]
         sizes = [
             int((nodes.gpus[those] * nodes.count[those]).sum())
             for _, those in nodes.groups(level, pool)

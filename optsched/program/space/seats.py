@@ -131,7 +131,7 @@ class Space:
         return cls._of(C, types, nodes, np.zeros(len(types), np.int64))
 
     def numbered(self) -> Space:
-        """The space in which gangs that share GPUs of several nodes are told apart, without
+        """The space in which gangs that share GPUs of several nodes are numbered, without
         contents made on demand; the same space if there are no such gangs.
         """
         jobs = most_jobs(self.classes, self.types)
@@ -142,8 +142,8 @@ class Space:
 
     @classmethod
     def _of(cls, C: Classes, types: GangTypes, nodes: NodeClasses, numbers: IntArray) -> Space:
-        """The space with ``numbers[t]`` numbered gangs of type t; 0: its gangs are not told
-        apart.
+        """The space with ``numbers[t]`` numbered gangs of type t; 0: its gangs are not
+        numbered.
         """
         gangs, parts = gang_columns(types, nodes, most_jobs(C, types), numbers)
         held = held_columns(types, parts, gangs, nodes)
@@ -250,10 +250,10 @@ class Space:
         """Row (part, level, group) of each part of a split, and of each column h; and the rows."""
         column, part, _ = self._flat_gangs
         t = self.gangs.type_[column]
-        mine = part, self.types.level[t], self.gangs.group[column]
+        of_gangs = part, self.types.level[t], self.gangs.group[column]
         h = self.held
-        theirs = h.part, h.level, self.nodes.group[h.level, h.node_class]
-        both = np.stack([np.concatenate(pair) for pair in zip(mine, theirs, strict=True)])
+        of_held = h.part, h.level, self.nodes.group[h.level, h.node_class]
+        both = np.stack([np.concatenate(pair) for pair in zip(of_gangs, of_held, strict=True)])
         known, row = np.unique(both, axis=1, return_inverse=True)
         row = row.ravel().astype(np.int64)
         return row[: len(part)], row[len(part) :], known.shape[1]
@@ -298,14 +298,14 @@ class Space:
             for pool in np.unique(self.types.pool).tolist():
                 for group, classes in self.nodes.groups(level, pool):
                     total = int((self.nodes.gpus[classes] * self.nodes.count[classes]).sum())
-                    mine = (group_of_gang == group) & (self.types.pool[self.gangs.type_] == pool)
+                    chosen = (group_of_gang == group) & (self.types.pool[self.gangs.type_] == pool)
                     here = np.isin(self.held.node_class, classes) & ~self._is_inside(level)
-                    t = self.gangs.type_[mine]
+                    t = self.gangs.type_[chosen]
                     for size in np.unique(self.types.gpus[t]).tolist():
                         if size < 2 or total % size == 0:
                             continue
                         whole = np.where(self.types.share == 1, self.types.gpus // size, 0)
-                        inside.append(np.where(mine, whole[self.gangs.type_], 0))
+                        inside.append(np.where(chosen, whole[self.gangs.type_], 0))
                         wider.append(np.where(here, (gpus // size)[self.held.part], 0))
                         limit.append(float(total // size))
         if limit:
