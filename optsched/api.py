@@ -196,11 +196,10 @@ def solve(
         raise InvalidArgument("solutions", show(solutions), "a whole number of at least 1")
     if formulation is None:
         instance, formulation = default_formulation(instance)
-    if isinstance(formulation, Formulation):
-        if options or formulation_options or constraints or extend is not None:
-            raise UsageError("a formulation has its options and constraints: give none beside it")
-    else:
+    if not isinstance(formulation, Formulation):
         _check_options(formulation, options, formulation_options)
+    elif options or formulation_options or constraints or extend is not None:
+        raise UsageError("a formulation has its options and constraints: give none beside it")
     clock = timer.clock
     started = clock()
     given = _loaded(instance, model, performance)
@@ -244,11 +243,8 @@ def solve(
     _warn_of_unused(engine, chosen.name)
     packed = _packed(solution)
     timings["total"] = clock() - started
-    notes = [*solution.notes, *notes_on(chosen, solution.candidates, extended=extend is not None)]
-    if solutions > 1 and not solution.alternatives:
-        notes.append("no other solution in whole jobs or of a schedule was found on the way")
-    notes += notes_on_promises(solution)
-    solution = replace(solution, packed=packed, notes=tuple(notes), timings=timings)
+    notes = _notes(solution, chosen, wanted=solutions, extended=extend is not None)
+    solution = replace(solution, packed=packed, notes=notes, timings=timings)
     # A program that knows nodes has found a placement with its answer.
     knows_nodes = solution.allocation is not None and solution.allocation.seats is not None
     return place(solution, time_limit=timer) if knows_nodes else solution
@@ -326,6 +322,16 @@ def _warn_of_unused(engine: Engine, formulation: str) -> None:
         log.warning(
             "other processes were of no use: the program of %s was not solved in parts", formulation
         )
+
+
+def _notes(
+    solution: Solution, formulation: Formulation, *, wanted: int, extended: bool
+) -> tuple[str, ...]:
+    """The notes of a solution, of which so many were wanted; ``extended`` as of `notes_on`."""
+    notes = [*solution.notes, *notes_on(formulation, solution.candidates, extended=extended)]
+    if wanted > 1 and not solution.alternatives:
+        notes.append("no other solution in whole jobs or of a schedule was found on the way")
+    return (*notes, *notes_on_promises(solution))
 
 
 def _packed(solution: Solution) -> Packed | None:

@@ -540,19 +540,19 @@ class Classes(DisplayedTable):
         resources = replace(candidates.resources, capacity=np.asarray(capacity, np.float64))
         return replace(self, candidates=replace(candidates, resources=resources))
 
-    def some(self, classes: IntArray, columns: IntArray, share: float) -> Classes:
-        """Some of the classes with some of their columns, and a share of every capacity.
+    def some(self, classes: IntArray, columns: IntArray, fraction: float) -> Classes:
+        """Some of the classes with some of their columns, and a fraction of every capacity.
 
         Parameters
         ----------
         classes, columns : IntArray
             In order; no column is of another class.
-        share : float
+        fraction : float
         """
         number = np.full(len(self) + 1, -1, np.int64)  # the last entry is read for no class
         number[classes] = np.arange(len(classes))
         return replace(
-            self.with_capacity(self.capacity * share),
+            self.with_capacity(self.capacity * fraction),
             of_job=number[self.of_job],
             first=self.first[classes],
             count=self.count[classes],

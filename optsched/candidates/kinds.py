@@ -244,18 +244,8 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         if rated.all()
         else np.where(rated, table.rates, looked_up(instance.workloads.rates, table.workload))
     )
-    named = constant(-1, jobs, np.int64)
-    stated = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
-    if stated:
-        # A constant cannot be written to.
-        named = np.array(named)
-        named[stated] = stated
     laws = _laws(instance)
-    law = constant(-1, jobs, np.int64)
-    if len(laws):
-        of_workload = np.full(len(instance.workloads) + 1, -1, np.int64)
-        of_workload[laws.workload] = np.arange(len(laws))
-        law = np.where(rated | (table.options >= 0), -1, looked_up(of_workload, table.workload))
+    law = _law_of_jobs(instance, laws)
     steps = constant(0.0, jobs, np.float64)
     if len(instance.options) or len(laws):
         # If a rate is computed from a duration, it depends on the number of steps.
@@ -270,7 +260,7 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         table.levels,
         table.options,
         steps,
-        named,
+        _named_in_pairs(instance),
     ]
     if len(present) < jobs:
         decisive = [take_rows(column, present) for column in decisive]
@@ -295,6 +285,30 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         level_lists=table.level_lists,
         laws=laws,
     )
+
+
+def _named_in_pairs(instance: Instance) -> IntArray:
+    """The row of each job that a co-location entry names, -1 for others; shape (jobs,)."""
+    named = constant(-1, len(instance.jobs_table), np.int64)
+    stated = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
+    if stated:
+        # A constant cannot be written to.
+        named = np.array(named)
+        named[stated] = stated
+    return named
+
+
+def _law_of_jobs(instance: Instance, laws: ParameterServers) -> IntArray:
+    """The law of each job's workload, -1 for none and where its own rates or options count; shape
+    (jobs,).
+    """
+    table = instance.jobs_table
+    if not len(laws):
+        return constant(-1, len(table), np.int64)
+    of_workload = np.full(len(instance.workloads) + 1, -1, np.int64)
+    of_workload[laws.workload] = np.arange(len(laws))
+    stated = (table.rates >= 0) | (table.options >= 0)
+    return np.where(stated, -1, looked_up(of_workload, table.workload))
 
 
 def _laws(instance: Instance) -> ParameterServers:

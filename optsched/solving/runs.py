@@ -153,12 +153,12 @@ class SolverRuns:
             return self.limits
         return replace(self.limits, time=max(self.time_left, 1e-3))
 
-    def has_time_left(self, share: float) -> bool:
-        """Whether more than this share of the time limit is left; never after Ctrl-C."""
+    def has_time_left(self, fraction: float) -> bool:
+        """Whether more than this fraction of the time limit is left; never after Ctrl-C."""
         if interrupted():
             return False
         seconds = self.timer.seconds
-        return seconds is None or self.time_left > share * seconds
+        return seconds is None or self.time_left > fraction * seconds
 
     def spend(self, on: str, seconds: float) -> None:
         """Add time to one of the timings."""
