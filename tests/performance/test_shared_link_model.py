@@ -314,8 +314,8 @@ def test_anchored_times_go_through_what_was_measured_on_one_gpu() -> None:
 
 def test_anchors_are_straight_in_logs_between_measurements_and_constant_beyond() -> None:
     anchors = Anchors(
-        [np.array([2.0, 8.0]), np.zeros(0), np.array([5.0])],
-        [np.array([0.0, 0.5]), np.zeros(0), np.array([-0.3])],
+        [np.array([2.0, 8.0]), np.ones(1), np.array([5.0])],
+        [np.array([0.0, 0.5]), np.zeros(1), np.array([-0.3])],
     )
 
     def scalar_factor(cell: int, m: float) -> float:

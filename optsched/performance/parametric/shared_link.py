@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, owners, quotient
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, owners
 from optsched.arrays.columns import Columns
 from optsched.errors import InvalidInput
 from optsched.instance.documents import (
@@ -159,7 +159,7 @@ class ParameterPrior:
         upper[self._at.overlap] = np.log(9.0) + 1e-9
         return lower, upper
 
-    def residuals(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def residuals(self, z: FloatArray) -> Residuals:
         """Residuals of the priors, in standard deviations, and their derivatives."""
         slopes = np.diag(1.0 / self.sd)
         around = np.flatnonzero(self._around >= 0)
@@ -257,48 +257,31 @@ def rows_of(
 # --- the joint fit --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, repr=False)
-class SharedPhases(Columns):
-    """The phases of a step by shared parameters, arrays of length E.
-
-    Attributes
-    ----------
-    one_gpu : FloatArray
-        T_1.
-    ring, hops : FloatArray
-        S 2 (k-1)/k / B  and  2 (k-1) alpha.
-    """
-
-    one_gpu: FloatArray
-    ring: FloatArray
-    hops: FloatArray
-
-
-def phases_of(z: FloatArray, at: Parameters, rows: FittedSteps) -> SharedPhases:
-    """The phases of each row by the parameters z."""
+def phases_of(
+    z: FloatArray, at: Parameters, rows: FittedSteps
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """T_1, S 2 (k-1)/k / B and 2 (k-1) alpha of each row by the parameters z."""
     # Rows with a measured T_1 have base -1; the values read for them are not used.
     constant = np.exp(z[at.base_constant + rows.base])
     slope = np.exp(z[at.base_slope + rows.base])
     ring = np.exp(z[at.bytes + rows.workload] - z[at.bandwidth + rows.link])
-    return SharedPhases(
-        one_gpu=np.where(rows.base < 0, rows.one_gpu, constant + slope * rows.samples),
-        ring=ring * 2 * (1.0 - 1.0 / rows.k),
-        hops=np.exp(z[at.latency + rows.link]) * 2 * (rows.k - 1),
+    return (
+        np.where(rows.base < 0, rows.one_gpu, constant + slope * rows.samples),
+        ring * 2 * (1.0 - 1.0 / rows.k),
+        np.exp(z[at.latency + rows.link]) * 2 * (rows.k - 1),
     )
 
 
 def log_seconds(z: FloatArray, at: Parameters, rows: FittedSteps) -> tuple[FloatArray, FloatArray]:
     """log t of each row and its derivatives by all parameters, shape (E, P)."""
     every = np.arange(len(rows.k))
-    phases = phases_of(z, at, rows)
-    x = phases.one_gpu
-    y = phases.ring + phases.hops
+    x, ring, hops = phases_of(z, at, rows)
     spare = float(np.exp(z[at.overlap]))  # g - 1
-    t, by_x, by_y, by_g = step_slopes(x, y, 1.0 + spare, rows.passes)
+    t, by_x, by_y, by_g = step_slopes(x, ring + hops, 1.0 + spare, rows.passes)
     slopes = np.zeros((len(every), at.size))
-    slopes[every, at.bytes + rows.workload] = by_y * phases.ring
-    slopes[every, at.bandwidth + rows.link] = -by_y * phases.ring
-    slopes[every, at.latency + rows.link] = by_y * phases.hops
+    slopes[every, at.bytes + rows.workload] = by_y * ring
+    slopes[every, at.bandwidth + rows.link] = -by_y * ring
+    slopes[every, at.latency + rows.link] = by_y * hops
     slopes[:, at.overlap] = by_g * spare
     free = np.flatnonzero(rows.base >= 0)
     base = rows.base[free]
@@ -308,10 +291,16 @@ def log_seconds(z: FloatArray, at: Parameters, rows: FittedSteps) -> tuple[Float
     return np.log(t), slopes / t[:, np.newaxis]
 
 
-def robust(log_residual: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """s with  s^2 = soft_l1  of log residuals, in units of `ROBUST`, and its derivative.
+Residuals = tuple[FloatArray, FloatArray]
+"""Residuals (E,) and their derivatives by all parameters, shape (E, P)."""
 
-        s(r) = sign(r) sqrt(2 (sqrt(1 + (r / 0.1)^2) - 1))
+
+def with_prior(
+    log_residual: FloatArray, slopes: FloatArray, weight: FloatArray, prior: Residuals
+) -> Residuals:
+    """Residuals w s(r) of a robust fit with weights w, then those of the priors.
+
+        s(r) = sign(r) sqrt(2 (sqrt(1 + (r / 0.1)^2) - 1)),      s^2 = soft_l1 in units of `ROBUST`
 
     so that a robust fit becomes an ordinary least-squares problem, with residuals in units of 10 %
     and priors in units of standard deviations.
@@ -321,7 +310,12 @@ def robust(log_residual: FloatArray) -> tuple[FloatArray, FloatArray]:
     soft = np.sign(scaled) * np.sqrt(2 * (root - 1))
     # At 0 the derivative is 1, where the quotient is 0 / 0.
     quotient = scaled / (root * np.where(soft == 0, 1.0, soft))
-    return soft, np.where(np.abs(scaled) > 1e-6, quotient, 1.0) / ROBUST
+    steep = np.where(np.abs(scaled) > 1e-6, quotient, 1.0) / ROBUST
+    of_prior, prior_slopes = prior
+    return (
+        np.concatenate([weight * soft, of_prior]),
+        np.concatenate([(weight * steep)[:, np.newaxis] * slopes, prior_slopes]),
+    )
 
 
 def fit_links(rows: FittedSteps, parameters: Parameters, prior: ParameterPrior) -> FloatArray:
@@ -333,14 +327,9 @@ def fit_links(rows: FittedSteps, parameters: Parameters, prior: ParameterPrior) 
     """
     weight = np.sqrt(np.sqrt(rows.measured) / np.minimum(rows.measured, BLOCK_ROWS))
 
-    def residuals_and_slopes(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def residuals_and_slopes(z: FloatArray) -> Residuals:
         log_t, slopes = log_seconds(z, parameters, rows)
-        soft, steep = robust(log_t - rows.log_seconds)
-        of_prior, prior_slopes = prior.residuals(z)
-        return (
-            np.concatenate([weight * soft, of_prior]),
-            np.concatenate([(weight * steep)[:, np.newaxis] * slopes, prior_slopes]),
-        )
+        return with_prior(log_t - rows.log_seconds, slopes, weight, prior.residuals(z))
 
     z, _ = minimise_squares(
         residuals_and_slopes,
@@ -390,39 +379,36 @@ def fit_own(
     """
     factor = np.ones(blocks)
     slowdown = np.zeros(blocks)
-    phases = phases_of(z, parameters, rows)
+    one_gpu, ring, hops = phases_of(z, parameters, rows)
     g = 1.0 + float(np.exp(z[parameters.overlap]))
     weight = np.sqrt(np.minimum(rows.measured, OWN_WORTH) / np.minimum(rows.measured, BLOCK_ROWS))
     # With the shared parameters fixed, the blocks are independent.
     for block in np.unique(rows.block).tolist():
         members = np.flatnonzero(rows.block == block)
-        log_factor, log_slowdown = _fit_block(
-            rows.take(members), phases.take(members), g, weight[members]
-        )
+        phases = one_gpu[members], ring[members] + hops[members]
+        log_factor, log_slowdown = _fit_block(rows.take(members), *phases, g, weight[members])
         factor[block] = np.exp(log_factor)
         slowdown[block] = SLOWDOWN * np.exp(log_slowdown)
     return factor, slowdown
 
 
-def _fit_block(rows: FittedSteps, phases: SharedPhases, g: float, weight: FloatArray) -> FloatArray:
+def _fit_block(
+    rows: FittedSteps, one_gpu: FloatArray, sent: FloatArray, g: float, weight: FloatArray
+) -> FloatArray:
     """log f and log(c / 0.05) of the steps of a pair on one level: the best result of the
     starts.
     """
-    sent = phases.ring + phases.hops
     # A slowdown of 5 %.
     slower = SLOWDOWN * (1 - 1 / rows.k)
     sd = np.array([FACTOR_SD, SLOWDOWN_SD])
 
-    def residuals_and_slopes(log_values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def residuals_and_slopes(log_values: FloatArray) -> Residuals:
         slowed = slower * np.exp(log_values[1])
         y = sent * np.exp(log_values[0])
-        t, by_x, by_y, _ = step_slopes(phases.one_gpu * (1 + slowed), y, g, rows.passes)
-        soft, steep = robust(np.log(t) - rows.log_seconds)
-        slopes = np.stack([by_y * y / t, by_x * phases.one_gpu * slowed / t], axis=1)
-        return (
-            np.concatenate([weight * soft, log_values / sd]),
-            np.concatenate([(weight * steep)[:, np.newaxis] * slopes, np.diag(1 / sd)]),
-        )
+        t, by_x, by_y, _ = step_slopes(one_gpu * (1 + slowed), y, g, rows.passes)
+        slopes = np.stack([by_y * y / t, by_x * one_gpu * slowed / t], axis=1)
+        prior = log_values / sd, np.diag(1 / sd)
+        return with_prior(np.log(t) - rows.log_seconds, slopes, weight, prior)
 
     bounds = (-FARTHEST, FARTHEST)
     found = [
@@ -687,20 +673,17 @@ class Anchors:
     Parameters
     ----------
     samples, log_factor : sequence of FloatArray, length C
-        m_i in ascending order, and r of them, of each pair; empty for none.
+        m_i in ascending order, and r of them, of each pair; at least one.
     """
 
     def __init__(self, samples: Sequence[FloatArray], log_factor: Sequence[FloatArray]) -> None:
-        # A pair without measurements has one knot with a factor of 1; so has the last entry, for no
-        # pair.
-        none = np.zeros(1)
-        logs = [*(np.log(each) if len(each) else none for each in samples), none]
-        values = [*(each if len(each) else none for each in log_factor), none]
+        # The last entry is for no pair; its factor is 1.
+        logs = [np.log(each) for each in (*samples, np.ones(1))]
         self._least = np.array([each[0] for each in logs])
         self._most = np.array([each[-1] for each in logs])
         pair = owners([len(each) for each in logs])
         self._knots = np.concatenate(logs) + SPAN * pair
-        self._values = np.concatenate(values)
+        self._values = np.concatenate([*log_factor, np.zeros(1)])
 
     @classmethod
     def through(cls, lines: Sequence[tuple[float, float, OneGpuDocument | None]]) -> Anchors:
@@ -708,10 +691,12 @@ class Anchors:
         samples = []
         log_factor = []
         for a, b, measured in lines:
-            m = np.array(measured.samples if measured else ())
-            seconds = np.array(measured.seconds if measured else ())
+            # A pair without measurements has one knot with a factor of 1.
+            m = np.array(measured.samples) if measured else np.ones(1)
             samples.append(m)
-            log_factor.append(np.log(seconds) - np.log(a + b * m))
+            log_factor.append(
+                np.log(measured.seconds) - np.log(a + b * m) if measured else np.zeros(1)
+            )
         return cls(samples, log_factor)
 
     def factor(self, pair: IntArray, samples: FloatArray) -> FloatArray:
@@ -719,13 +704,7 @@ class Anchors:
         (E,).
         """
         at = np.clip(np.log(samples), self._least[pair], self._most[pair]) + SPAN * pair
-        right = np.searchsorted(self._knots, at)
-        left = np.maximum(right - 1, 0)
-        width = self._knots[right] - self._knots[left]
-        distance = self._knots[right] - at
-        back = quotient(distance, width)
-        change = (self._values[left] - self._values[right]) * back
-        return np.asarray(np.exp(self._values[right] + change), np.float64)
+        return np.asarray(np.exp(np.interp(at, self._knots, self._values)), np.float64)
 
 
 # --- the fit --------------------------------------------------------------------------------------
@@ -771,15 +750,20 @@ class _JointFit:
         of_pairs = np.ones(blocks), np.zeros(blocks)
         if self.chosen.own:
             of_pairs = fit_own(z, self.at, rows, blocks)
+        values = np.exp(z).tolist()
         fitted = SharedLinkDocument(
-            g=float(1 + np.exp(z[self.at.overlap])),
+            g=1 + values[self.at.overlap],
             gate=self.chosen.gate,
             gradient_bytes={
-                name: float(np.exp(z[self.at.bytes + row]))
-                for name, row in self.pairs.workloads.items()
+                name: values[self.at.bytes + row] for name, row in self.pairs.workloads.items()
             },
-            gpus=self._links(z),
-            compute=nested(self._compute(z, of_pairs)),
+            gpus={
+                gpu: GpuDocument(
+                    inside=self._link(values, gpu, 0), across=self._link(values, gpu, 1)
+                )
+                for gpu in self.gpu_rows
+            },
+            compute=nested(self._compute(values, of_pairs)),
         )
         return self._with_log_sd(fitted, one_gpu)
 
@@ -787,23 +771,17 @@ class _JointFit:
         """The priors of the parameters: defaults, then the earlier model, then stated values."""
         prior = ParameterPrior(self.at, [_guess(self.parts[pair]) for pair in self.free])
         workloads = self.pairs.workloads
-        earlier = self.earlier
-        if earlier:
-            prior.state_bytes(workloads, earlier.gradient_bytes)
-            prior.state(self.at.overlap, max(earlier.g - 1, 1e-3))
-            for gpu, links in earlier.gpus.items():
-                for level, name in enumerate(NAMES):
-                    link = getattr(links, name)
-                    row = 2 * self.gpu_rows[gpu] + level
-                    prior.state_link(row, link.bandwidth, link.latency)
+        if self.earlier:
+            prior.state_bytes(workloads, self.earlier.gradient_bytes)
+            prior.state(self.at.overlap, max(self.earlier.g - 1, 1e-3))
         prior.state_bytes(workloads, self.chosen.parameters, PER_PARAMETER, PARAMETERS_SD)
         prior.state_bytes(workloads, self.chosen.gradient_bytes)
-        for gpu, stated in self.chosen.links.items():
+        known = self.earlier.gpus.items() if self.earlier else ()
+        for gpu, links in (*known, *self.chosen.links.items()):
             for level, name in enumerate(NAMES):
-                link = getattr(stated, name)
+                link = getattr(links, name)
                 if link is not None:
-                    row = 2 * self.gpu_rows[gpu] + level
-                    prior.state_link(row, link.bandwidth, link.latency)
+                    prior.state_link(2 * self.gpu_rows[gpu] + level, link.bandwidth, link.latency)
         return prior
 
     def _rows(self, one_gpu: Sequence[OneGpuDocument | None]) -> FittedSteps:
@@ -833,37 +811,29 @@ class _JointFit:
         link = 2 * ways.gpu_among(self.gpu_rows) + (ways.nodes > 1)
         return np.bincount(link[several], minlength=2 * self.at.gpu_types) > 0
 
-    def _links(self, z: FloatArray) -> dict[str, GpuDocument]:
-        gpus = {}
-        for gpu, row in self.gpu_rows.items():
-            earlier = self.earlier.gpus.get(gpu) if self.earlier else None
-            links = {}
-            for level, name in enumerate(NAMES):
-                link = 2 * row + level
-                known = earlier is not None and getattr(earlier, name).measured
-                links[name] = LinkDocument(
-                    bandwidth=float(np.exp(z[self.at.bandwidth + link])),
-                    latency=float(np.exp(z[self.at.latency + link])),
-                    measured=bool(self._measured_links[link]) or known,
-                )
-            gpus[gpu] = GpuDocument(inside=links["inside"], across=links["across"])
-        return gpus
+    def _link(self, values: Sequence[float], gpu: str, level: int) -> LinkDocument:
+        row = 2 * self.gpu_rows[gpu] + level
+        earlier = self.earlier.gpus.get(gpu) if self.earlier else None
+        known = earlier is not None and getattr(earlier, NAMES[level]).measured
+        return LinkDocument(
+            bandwidth=values[self.at.bandwidth + row],
+            latency=values[self.at.latency + row],
+            measured=bool(self._measured_links[row]) or known,
+        )
 
     def _compute(
-        self, z: FloatArray, of_pairs: tuple[FloatArray, FloatArray]
+        self, values: Sequence[float], of_pairs: tuple[FloatArray, FloatArray]
     ) -> dict[tuple[str, str], ComputeDocument]:
         compute = {}
         factors, slowdowns = (each.reshape(-1, 2).tolist() for each in of_pairs)
         rows = zip(self.lines.items(), factors, slowdowns, strict=True)
-        for (pair, line), (inside, across), slowdown in rows:
+        for (pair, line), (inside, across), (slowed, slowed_across) in rows:
             if line is None:
                 base = self.free[pair]
-                a = float(np.exp(z[self.at.base_constant + base]))
-                b = float(np.exp(z[self.at.base_slope + base]))
-            else:
-                a, b = line
+                line = values[self.at.base_constant + base], values[self.at.base_slope + base]
+            a, b = line
             compute[pair] = ComputeDocument(
-                a=a, b=b, inside=inside, across=across, slowdown=(slowdown[0], slowdown[1])
+                a=a, b=b, inside=inside, across=across, slowdown=(slowed, slowed_across)
             )
         return compute
 
@@ -928,27 +898,30 @@ class _JointFit:
         return free.ravel()
 
 
+def _alone(part: Profiles) -> tuple[FloatArray, FloatArray]:
+    """Samples, and seconds of a pass, of the steps on one GPU, where passes run one after the
+    other.
+    """
+    rows = np.flatnonzero(part.ways.gpus == 1)
+    return part.ways.samples[rows], part.seconds[rows] / part.ways.passes[rows]
+
+
 def _measured(part: Profiles) -> OneGpuDocument | None:
     """Seconds of a pass on one GPU by samples, the geometric mean of repeated measurements; None if
     there are none.
     """
-    alone = np.flatnonzero(part.ways.gpus == 1)
-    samples, which = np.unique(part.ways.samples[alone], return_inverse=True)
+    each, seconds = _alone(part)
+    samples, which = np.unique(each, return_inverse=True)
     if len(samples) == 0:
         return None
-    logs = np.log(part.seconds[alone] / part.ways.passes[alone])
-    seconds = np.exp(np.bincount(which, logs) / np.bincount(which))
-    return OneGpuDocument(samples=tuple(samples.tolist()), seconds=tuple(seconds.tolist()))
+    means = np.exp(np.bincount(which, np.log(seconds)) / np.bincount(which))
+    return OneGpuDocument(samples=tuple(samples.tolist()), seconds=tuple(means.tolist()))
 
 
 def _line(part: Profiles) -> tuple[float, float] | None:
-    """a and b of T_1 from the steps on one GPU, where passes run one after the other; None if there
-    are no steps.
-    """
-    alone = np.flatnonzero(part.ways.gpus == 1)
-    if len(alone) == 0:
-        return None
-    return fit_affine(part.ways.samples[alone], part.seconds[alone] / part.ways.passes[alone])
+    """a and b of T_1 from the steps on one GPU; None if there are no steps."""
+    samples, seconds = _alone(part)
+    return fit_affine(samples, seconds) if len(samples) else None
 
 
 def _guess(part: Profiles) -> tuple[float, float]:
