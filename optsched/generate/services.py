@@ -8,7 +8,6 @@ import numpy as np
 
 from optsched.generate.profiles import Document, Site, instance_document, rounded
 from optsched.instance import Layouts
-from optsched.instance.cluster import Partition
 from optsched.performance.analytic.hardware import find
 
 REACHED = 0.4
@@ -67,14 +66,11 @@ def services(seed: int = 10) -> Document:
     random = np.random.default_rng(seed)
     site = Site("a100", "A100-SXM4-40GB", nodes=2, gpus_per_node=4)
     board = find("A100-SXM4-40GB")
-    profiles = [
-        Partition(mig.name, mig.compute_slices, mig.memory_slices, mig.starts) for mig in board.mig
-    ]
-    whole = Layouts(profiles).memory_slices
+    whole = Layouts(board.mig).memory_slices
     jobs = []
     for service in SERVICES:
         options = []
-        for part in profiles:
+        for part in board.mig:
             if service.memory > OF_MEMORY * board.memory * part.memory_slices / whole:
                 continue
             compute = REACHED * board.peak("fp16") / 1e12 * part.compute_slices / 7

@@ -23,7 +23,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.performance.analytic.hardware import Board
-from optsched.performance.analytic.links import LEAF, NODE, PoolLinks
+from optsched.performance.analytic.links import NODE, PoolLinks
 
 Numbers = FloatArray | IntArray | float
 
@@ -202,8 +202,7 @@ def nccl_times(
     latency = np.stack(
         [_latency(a, p, S, k, n, cc, fast, c) for a in (TREE, RING) for p in (LL, LL128, SIMPLE)]
     )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        seconds = latency + np.where(S > 0, S / _bandwidth(S, k, n, bus, cc, c), 0.0)
+    seconds = latency + _transfer(S, _bandwidth(S, k, n, bus, cc, c))
     # LL128 needs stores of 128 bytes at once, which only NVLink from Volta on delivers whole.
     no_ll128 = ~(fast & (cc >= GENERATIONS[0]))
     for protocol in (TREE * 3 + LL128, RING * 3 + LL128):
@@ -239,7 +238,8 @@ def _bandwidth(
         ]
     )
     # For some sizes trees are slower than their bandwidth; these factors were measured by NCCL.
-    row = np.floor(np.log2(np.maximum(S, 64) / 64)).astype(np.int64)
+    # An unknown size (NaN) has no factor; its time is NaN in any case.
+    row = np.floor(np.log2(np.fmax(S, 64) / 64)).astype(np.int64)
     row = np.minimum(row, CORRECTION.shape[1] - 1)
     bandwidth[:3] *= np.where(
         np.floor(S / 64) >= 2.0 ** CORRECTION.shape[1], 1.0, CORRECTION[:, row]
@@ -312,9 +312,7 @@ def exchange_seconds(
         return tree_all_reduce(size, gpus, bandwidth, latency)
     # The node with most GPUs determines the time; the others wait for it.
     each = np.ceil(gpus / np.maximum(nodes, 1))
-    # At least two GPUs, because one alone has no link, which would count as infinitely fast.
-    near = links.level(pool, np.maximum(each.astype(np.int64), 2), np.ones_like(nodes))
-    far = np.where(nodes > 1, links.level(pool, gpus, nodes, group), LEAF)
+    near, far = links.inside_and_between(pool, gpus, nodes, group)
     inside = links.bandwidth[pool, near]
     between = links.bandwidth[pool, far]
     if algorithm == "hierarchical":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Partition, Pool
@@ -21,19 +20,6 @@ fp16.
 """
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 """Bytes of a number."""
-
-
-@dataclass(frozen=True, slots=True)
-class MigProfile:
-    """A MIG profile of a board: compute slices of 7 (4), memory slices of 8 (4), most instances
-    of it, and the memory slices where one may start.
-    """
-
-    name: str
-    compute_slices: int
-    memory_slices: int
-    count: int
-    starts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +54,8 @@ class Board:
         The manufacturer's document that states the figures.
     unverified : tuple of str
         Fields that were not compared with a second source.
-    mig : tuple of MigProfile
+    mig : tuple of Partition
+        MIG profiles; compute slices are of 7 (A30: 4), memory slices of 8 (4).
     """
 
     name: str
@@ -85,7 +72,7 @@ class Board:
     watts: float
     source: str
     unverified: tuple[str, ...] = ()
-    mig: tuple[MigProfile, ...] = ()
+    mig: tuple[Partition, ...] = ()
 
     def peak(self, precision: str) -> float:
         """FLOP/s at a precision, or at the next one for which the board has units (`FALLBACKS`)."""
@@ -102,38 +89,36 @@ class Board:
 # --- MIG profiles ---------------------------------------------------------------------------------
 
 
-def _seven(small: int, memory: tuple[int, int, int, int]) -> tuple[MigProfile, ...]:
+def _seven(one: int, two: int, half: int, whole: int) -> tuple[Partition, ...]:
     """The usual six profiles of a board of 7 compute and 8 memory slices,
     by the GB in their names.
     """
-    one, two, half, whole = memory
     return (
-        MigProfile(f"1g.{one}gb", 1, 1, small, (0, 1, 2, 3, 4, 5, 6)),
-        MigProfile(f"1g.{two}gb", 1, 2, 4, (0, 2, 4, 6)),
-        MigProfile(f"2g.{two}gb", 2, 2, 3, (0, 2, 4)),
-        MigProfile(f"3g.{half}gb", 3, 4, 2, (0, 4)),
-        MigProfile(f"4g.{half}gb", 4, 4, 1, (0,)),
-        MigProfile(f"7g.{whole}gb", 7, 8, 1, (0,)),
+        Partition(f"1g.{one}gb", 1, 1, (0, 1, 2, 3, 4, 5, 6)),
+        Partition(f"1g.{two}gb", 1, 2, (0, 2, 4, 6)),
+        Partition(f"2g.{two}gb", 2, 2, (0, 2, 4)),
+        Partition(f"3g.{half}gb", 3, 4, (0, 4)),
+        Partition(f"4g.{half}gb", 4, 4, (0,)),
+        Partition(f"7g.{whole}gb", 7, 8, (0,)),
     )
 
 
 PROFILES = {
     "A30": (
-        MigProfile("1g.6gb", 1, 1, 4, (0, 1, 2, 3)),
-        MigProfile("2g.12gb", 2, 2, 2, (0, 2)),
-        MigProfile("4g.24gb", 4, 4, 1, (0,)),
+        Partition("1g.6gb", 1, 1, (0, 1, 2, 3)),
+        Partition("2g.12gb", 2, 2, (0, 2)),
+        Partition("4g.24gb", 4, 4, (0,)),
     ),
-    "A100-40GB": _seven(7, (5, 10, 20, 40)),
-    "80GB": _seven(7, (10, 20, 40, 80)),
-    "H100-NVL": _seven(7, (12, 24, 47, 94)),
-    "H200": _seven(7, (18, 35, 71, 141)),
-    "B200": _seven(7, (23, 45, 90, 180)),
+    "A100-40GB": _seven(5, 10, 20, 40),
+    "80GB": _seven(10, 20, 40, 80),
+    "H100-NVL": _seven(12, 24, 47, 94),
+    "H200": _seven(18, 35, 71, 141),
+    "B200": _seven(23, 45, 90, 180),
 }
-"""Profiles with the largest number of instances (NVIDIA MIG user guide; NVIDIA/mig-parted,
-Apache-2.0).
+"""NVIDIA MIG user guide; NVIDIA/mig-parted, Apache-2.0.
 
-Checked: all of A30, A100 and the 80 GB boards, 1g of the others; the other counts of H200 and B200
-and the starts of boards newer than the H100 follow the same geometry and are not verified.
+Checked: all of A30, A100 and the 80 GB boards, 1g of the others. The starts of boards newer than the
+H100 follow the same geometry and are not verified.
 """
 
 
@@ -297,9 +282,9 @@ def find(name: str, memory: float | None = None, path: str = "gpu") -> Board:
     families = {family(board) for board in found}
     if len(families) == 1:
         near = [
-            b
-            for b in found
-            if memory is not None and abs(memory - b.memory) <= MEMORY_SLACK * b.memory
+            board
+            for board in found
+            if memory is not None and abs(memory - board.memory) <= MEMORY_SLACK * board.memory
         ]
         return min(near or found, key=lambda board: board.preference)
     if found:
@@ -376,23 +361,12 @@ def partitions_of(pool: Pool, path: str = "gpu") -> tuple[Partition, ...]:
     InvalidInput
         If the pool states no profiles and its GPU type names no board.
     """
-    if pool.partitions:
-        return pool.partitions
-    board = find(pool.gpu, pool.gpu_memory, path)
-    return tuple(
-        Partition(mig.name, mig.compute_slices, mig.memory_slices, mig.starts) for mig in board.mig
-    )
+    return pool.partitions or find(pool.gpu, pool.gpu_memory, path).mig
 
 
-class Slice(NamedTuple):
-    """Shares of a board: compute, and memory (size and bandwidth)."""
-
-    compute: float
-    memory: float
-
-
-def slice_of(board: Board, profile: object, path: str) -> Slice:
-    """Shares of a slice, to first order: c of 7 compute slices, m of 8 memory slices.
+def slice_of(board: Board, profile: object, path: str) -> tuple[float, float]:
+    """Shares of compute and of memory (size and bandwidth) of a slice, to first order: c of 7
+    compute slices, m of 8 memory slices.
 
     The A30 has 4 of both. Rates follow from the roofline with both shares
     (`optsched.performance.analytic.roofline`).
@@ -405,11 +379,10 @@ def slice_of(board: Board, profile: object, path: str) -> Slice:
     # The largest profile is the whole board: 7 compute and 8 memory slices, 4 and 4 of an A30.
     whole = max(board.mig, key=lambda mig: mig.compute_slices, default=None)
     for mig in board.mig:
-        if mig.name == profile and whole is not None:
-            return Slice(
-                mig.compute_slices / whole.compute_slices, mig.memory_slices / whole.memory_slices
-            )
-    names = ", ".join(mig.name for mig in board.mig)
+        if mig.profile == profile and whole is not None:
+            compute = mig.compute_slices / whole.compute_slices
+            return compute, mig.memory_slices / whole.memory_slices
+    names = ", ".join(mig.profile for mig in board.mig)
     raise InvalidInput(
         path, show(profile), f"a MIG profile of {board.name} ({names or 'it has none'})"
     )

@@ -224,6 +224,15 @@ class PoolLinks:
         between = np.where((nodes <= self.leaf[pool]) | (np.asarray(group) == 1), LEAF, ACROSS)
         return np.where(gpus <= 1, 0, np.where(nodes <= 1, inside, between))
 
+    def inside_and_between(
+        self, pool: IntArray, gpus: IntArray, nodes: IntArray, group: IntArray | int = 0
+    ) -> tuple[IntArray, IntArray]:
+        """Link levels inside the fullest node, and between the nodes, of k GPUs on n nodes."""
+        # At least two GPUs, because one alone has no link, which would count as infinitely fast.
+        fullest = np.maximum(-(-gpus // np.maximum(nodes, 1)), 2)
+        inside = self.level(pool, fullest, np.ones_like(nodes))
+        return inside, np.where(nodes > 1, self.level(pool, gpus, nodes, group), LEAF)
+
     def ring(
         self,
         pool: IntArray,

@@ -28,7 +28,6 @@ from optsched.performance.analytic.collectives import exchange_seconds
 from optsched.performance.analytic.hardware import BOARDS, PRECISIONS, Board, find, slice_of
 from optsched.performance.analytic.links import (
     GB,
-    LEAF,
     LEVELS,
     NETWORK_BANDWIDTH,
     NETWORK_LATENCY,
@@ -439,9 +438,7 @@ class AnalyticModel(RateModel):
         pool = cells.pool
         gpus = cells.gpus
         nodes = cells.nodes
-        # At least two GPUs, because one alone has no link, which would count as infinitely fast.
-        inside = self.links.level(pool, np.maximum(-(-gpus // nodes), 2), np.ones_like(nodes))
-        between = np.where(nodes > 1, self.links.level(pool, gpus, nodes, cells.group), LEAF)
+        inside, between = self.links.inside_and_between(pool, gpus, nodes, cells.group)
         return models, Machines(
             peak=self._peak[pool, models.precision] * cells.compute,
             bandwidth=self._bandwidth[pool] * cells.memory,

@@ -420,3 +420,11 @@ def test_every_way_to_exchange_gradients() -> None:
     assert len({float(rate[2]) for rate in rates.values()}) == len(rates)
     assert rates["hierarchical"][1] == pytest.approx(rates["ring"][1])
     assert rates["hierarchical"][2] > rates["ring"][2]
+
+
+@pytest.mark.parametrize("way", ["ring", "tree", "hierarchical", "nccl"])
+def test_without_gradient_bytes_only_one_gpu_has_a_rate(way: str) -> None:
+    silent = {"w": {"parameters": {"batch_per_gpu": 8, "model": {"flops_per_sample": 1e9}}}}
+    asked = ways([(0, 1, 1), (0, 4, 1), (0, 16, 2)])
+    said = model(silent, all_reduce=way).predict(kinds(1), asked)
+    assert said.feasible[0].tolist() == [Feasibility.OK, Feasibility.NO_RATE, Feasibility.NO_RATE]
