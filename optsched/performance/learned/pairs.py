@@ -21,6 +21,7 @@ from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, Positive, refused
 from optsched.instance.reading import show, validate
 from optsched.performance.files import PERFORMANCE, FittedModel
+from optsched.performance.parametric.fitting import flat
 from optsched.performance.protocol import Source
 from optsched.performance.ways import numbered, rows_among
 
@@ -237,16 +238,8 @@ class PairProfiles(Columns):
                 fraction_first=[pair.fractions[0] for pair in stored.measured],
                 fraction_second=[pair.fractions[1] for pair in stored.measured],
                 workloads=tuple(stored.workloads),
-                isolated={
-                    (name, gpu): rate
-                    for name, workload in known
-                    for gpu, rate in workload.isolated.items()
-                },
-                utilisation={
-                    (name, gpu): busy
-                    for name, workload in known
-                    for gpu, busy in workload.utilisation.items()
-                },
+                isolated=flat({name: workload.isolated for name, workload in known}),
+                utilisation=flat({name: workload.utilisation for name, workload in known}),
                 family={name: workload.family for name, workload in known},
                 batch={
                     name: workload.batch for name, workload in known if workload.batch is not None
