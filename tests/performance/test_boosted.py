@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from importlib.util import find_spec
 from typing import Any
@@ -135,22 +134,6 @@ def test_steps_of_several_passes() -> None:
     # and without: only what one GPU took can be used
     alone = Boosted.fit(Profiles.of(**thrice), {"learning_rate": 0.1})
     np.testing.assert_allclose(alone.times(asked).seconds[0], expected[0], rtol=0.01)
-
-
-@sklearn
-@pytest.mark.parametrize("of", [{}, {"of": {"model": Linear.name}}])
-def test_a_document_is_the_model(linear: None, of: dict[str, Any]) -> None:
-    profiles = profiles_of(100, noise=0.1)
-    model = Boosted.fit(profiles, FEW | of)
-    assert Boosted.fit(profiles, FEW | of).document() == model.document()
-    document = json.loads(json.dumps(model.document()))
-    assert document.pop("model") == "boosted"
-    again = Boosted.from_document(document)
-    assert again.document() == model.document()
-    for name in ("seconds", "log_sd", "source"):
-        np.testing.assert_array_equal(
-            getattr(again.times(profiles.ways), name), getattr(model.times(profiles.ways), name)
-        )
 
 
 @sklearn

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from statistics import NormalDist
 from typing import Any
 
@@ -114,17 +113,6 @@ def test_what_was_measured_is_certain() -> None:
     np.testing.assert_array_equal(least[measured], most[measured])
     assert (least[~measured] < most[~measured]).all()
     assert (most <= 1).all()
-
-
-@pytest.mark.unit
-def test_documents_are_the_models() -> None:
-    profiles = steps(100, 0)
-    model = Conformal.fit(profiles, OF | {"level": 0.8})
-    document = json.loads(json.dumps(model.document()))
-    assert document.pop("model") == "conformal"
-    again = Conformal.from_document(document)
-    assert again.document() == model.document()
-    np.testing.assert_array_equal(again.intervals(profiles.ways), model.intervals(profiles.ways))
 
 
 @pytest.mark.parametrize(

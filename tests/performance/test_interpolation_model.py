@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -157,19 +155,7 @@ def test_uncertainty_is_that_of_points_left_out() -> None:
     assert (little.stored.batch_log_sd, little.stored.count_log_sd) == (0.18, 0.12)  # stated
 
 
-def test_documents_round_trip_exactly() -> None:
-    model = Interpolation.fit(grid(power, SHAPES, [8, 16, 31.7], noise=0.1), {})
-    document = json.loads(json.dumps(model.document()))
-    assert document.pop("model") == "interpolation"
-    again = Interpolation.from_document(document)
-    assert again.document() == model.document()
-    ways = at([3, 6, 16], [1, 2, 4], [8, 10, 31.7])
-    assert (again.times(ways).seconds == model.times(ways).seconds).all()
-
-
 def test_errors_are_told() -> None:
-    with refuses("profiles: found no measurements"):
-        Interpolation.fit(Profiles.of(workload=[], gpu=[], gpus=[], samples=[], seconds=[]), {})
     with refuses("performance.points.w.g[0]: found 2 nodes for 1 GPUs"):
         Interpolation.from_document({"points": {"w": {"g": [[1, 2, 8, 1, 0.5]]}}})
     with refuses("performance.points.w.g[1]: found a point that is in the list already"):

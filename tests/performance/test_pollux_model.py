@@ -251,20 +251,7 @@ def test_a_single_measurement_is_halved(method: str) -> None:
     assert fit.law[0] == 0.25 and fit.law[1] == pytest.approx(0.025, rel=1e-6)
 
 
-def test_documents_round_trip_exactly() -> None:
-    model = Pollux.fit(planted(0.1), {})
-    document = json.loads(json.dumps(model.document()))
-    assert document.pop("model") == "pollux"
-    again = Pollux.from_document(document)
-    assert again.document() == model.document()
-    ways = random_ways(1000)
-    assert (again.times(ways).seconds == model.times(ways).seconds).all()
-
-
 def test_errors_are_told() -> None:
-    nothing = planted().take(np.zeros(0, np.int64))
-    with refuses("profiles: found no measurements"):
-        Pollux.fit(nothing, {})
     with refuses("profiles of bert on t4: sync: found no measured sync..."):
         Pollux.fit(planted(shapes=[(2, 1)]), {"method": "adaptdl"})
     with refuses('performance.method: found "magic"'):
