@@ -325,42 +325,41 @@ def evaluate(
         raise InvalidArgument("nominal", f"{nominal:g}", "a share between 0 and 1")
     if not 1 <= seeds <= 1000:
         raise InvalidArgument("seeds", str(seeds), "a number from 1 to 1000")
-    rows = []
-    points = []
     for row, split in enumerate(splits):
         pair = tuple(split) if isinstance(split, list | tuple) else ()
         if not (len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], Mapping)):
             raise InvalidArgument(f"splits[{row}]", show(split), "(name, options)")
-    titles: list[str] = []
-    items: list[tuple[int, int, Split]] = []
-    for name, options in splits:
-        drawn = range(seeds if name in RANDOM else 1)
-        items += [
-            (len(titles), seed, split)
-            for seed in drawn
-            for split in splits_of(profiles, name, seed, options)
+    parts_of = [
+        [
+            (seed, part)
+            for seed in range(seeds if name in RANDOM else 1)
+            for part in splits_of(profiles, name, seed, options)
         ]
-        titles.append(name + "".join(f":{option}={value:g}" for option, value in options.items()))
-    found = all_results_of(
-        _predicted, (profiles, dict(models)), items, processes=processes, executor=executor
+        for name, options in splits
+    ]
+    # One list for all kinds of splits, so that all processes have work until the end.
+    every = [part for parts in parts_of for part in parts]
+    predicted = iter(
+        all_results_of(
+            _predicted, (profiles, dict(models)), every, processes=processes, executor=executor
+        )
     )
-    for place, title in enumerate(titles):
-        parts_of_kind = [
-            (seed, split, part)
-            for (of, seed, split), part in zip(items, found, strict=True)
-            if of == place
-        ]
-        for point, rows_of_point in _judge(profiles, list(models), title, parts_of_kind, nominal):
+    rows = []
+    points = []
+    for (name, options), parts in zip(splits, parts_of, strict=True):
+        title = name + "".join(f":{option}={value:g}" for option, value in options.items())
+        tested = [(*part, next(predicted)) for part in parts]
+        for point, rows_of_point in _judge(profiles, list(models), title, tested, nominal):
             points.append(point)
             rows += rows_of_point
     return Evaluation(profiles, nominal, tuple(rows), tuple(points))
 
 
-def _predicted(shared: tuple[Any, ...], item: tuple[int, int, Split]) -> Mapping[str, Times | str]:
+def _predicted(shared: tuple[Any, ...], item: tuple[int, Split]) -> Mapping[str, Times | str]:
     """Predictions of each model for a part that is left out, or the reason why it cannot be fitted
     to the rest.
     """
-    (profiles, models), (_, _, split) = shared, item
+    (profiles, models), (_, split) = shared, item
     # All models get the same object, so that a chain can reuse fits of its parts.
     train, ways = profiles.take(split.train), profiles.ways.take(split.test)
     predicted: dict[str, Times | str] = {}
@@ -387,15 +386,11 @@ def _judge(
     nothing = "" if parts else "nothing in these profiles can be left out"
     judged = []
     for name in models:
-        refusals = [part[name] for _, _, part in parts]
-        refused = next((words for words in refusals if isinstance(words, str)), nothing)
-        of_parts = [_points(name, title, profiles, *none)]
-        for seed, split, part in parts:
-            predicted = part[name]
-            if not isinstance(predicted, str):
-                of_parts.append(_points(name, title, profiles, seed, split.test, predicted))
-        points = Points.join(of_parts)
-        judged.append((points, _rows(points, profiles, len(of_parts) - 1, nominal, refused)))
+        answers = [(seed, split.test, part[name]) for seed, split, part in parts]
+        refused = next((words for *_, words in answers if isinstance(words, str)), nothing)
+        fits = [(seed, test, times) for seed, test, times in answers if isinstance(times, Times)]
+        points = Points.join([_points(name, title, profiles, *fit) for fit in (none, *fits)])
+        judged.append((points, _rows(points, profiles, len(fits), nominal, refused)))
     return judged
 
 
