@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -102,6 +103,11 @@ def gpu_type_of(worker_type: str) -> str:
 def one_line(text: str) -> str:
     """A name for a message: on one line and of a readable length."""
     return text if text.isprintable() and len(text) <= 60 else show(text)
+
+
+def is_json(path: Path, data: bytes) -> bool:
+    """Whether a file of measurements is a throughput table, not a CSV table."""
+    return path.suffix.lower() == ".json" or data.lstrip()[:1] == b"{"
 
 
 # --- throughput tables ----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from optsched.errors import InvalidInput, UsageError
 from optsched.formats.gavel_files import (
     SPREAD,
     gpu_type_of,
+    is_json,
     job_type_of,
     one_line,
     profile_of,
@@ -156,7 +157,7 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
     known = Known()
     for path in paths_of(alone, "alone"):
         data = read_bytes(path)
-        if _is_json(path, data):
+        if is_json(path, data):
             with named(path):
                 # Rates alone are added to ``known``
                 list(_gavel_pairs(data, path, known))
@@ -186,13 +187,9 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
     )
 
 
-def _is_json(path: Path, data: bytes) -> bool:
-    return path.suffix.lower() == ".json" or data.lstrip()[:1] == b"{"
-
-
 def _measurements(path: Path, known: Known) -> Iterator[PairMeasurement]:
     data = read_bytes(path)
-    if _is_json(path, data):
+    if is_json(path, data):
         with named(path):
             yield from _gavel_pairs(data, path, known)
     else:

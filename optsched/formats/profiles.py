@@ -20,6 +20,7 @@ from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formats.gavel_files import (
     SPREAD,
     gpu_type_of,
+    is_json,
     one_line,
     profile_of,
     read_throughputs,
@@ -201,7 +202,7 @@ def _files(path: Path) -> Iterable[Path]:
 def _measurements(path: Path, defaults: Defaults) -> Iterator[Measurement]:
     """The measurements of a file; its kind is recognised from its content."""
     data = read_bytes(path)
-    if path.suffix.lower() == ".json" or data.lstrip()[:1] == b"{":
+    if is_json(path, data):
         with named(path):
             yield from _gavel_rates(data, path, defaults)
     elif known_columns(read_header(data, str(path))[:1], [GLOBAL_BATCH]) == [GLOBAL_BATCH]:

@@ -235,13 +235,10 @@ def _rates(
     """Rates in every pool: with the requested GPUs and batch, or (None) with the best batch for
     every number of GPUs.
     """
-    if asked is None:
-        return {
-            pool: _adaptive(application, pool, nodes, size, most)
-            for pool, (nodes, size) in pools.items()
-        }
     return {
-        pool: _tuned(application, pool, nodes, size, *asked)
+        pool: _adaptive(application, pool, nodes, size, most)
+        if asked is None
+        else _tuned(application, pool, nodes, size, *asked)
         for pool, (nodes, size) in pools.items()
     }
 

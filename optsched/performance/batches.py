@@ -249,8 +249,8 @@ class BatchLimits(Columns):
     accumulation: BoolArray
 
 
-@dataclass(frozen=True)
-class BestBatches:
+@dataclass(frozen=True, repr=False)
+class BestBatches(Columns):
     """The best batch sizes, all shape (E,): goodput in samples/s of batch B0.
 
     Goodput is 0 if no batch size is allowed, NaN if no allowed one has a known time.
@@ -293,12 +293,11 @@ def best_batches(
     # As in AdaptDL, batches below B0 are not tried: their gradient noise is not known.
     first = np.maximum(noise.batch, limits.least_local * gpus)
     local = np.geomspace(first, np.maximum(limits.most, 1e-300), SIZES).reshape(SIZES, count) / gpus
-    passes = np.ones((SIZES, count), np.int64)
     # AdaptDL: as few passes as the limit of a GPU allows.
     split = np.maximum(np.ceil(local / limits.most_local - TOLERANCE), 1.0).astype(np.int64)
     # Gradient noise is estimated from differences of gradients, for which one GPU needs two passes.
     split = np.where((gpus == 1) & (local > noise.batch), np.maximum(split, 2), split)
-    passes = np.where(limits.accumulation, split, passes)
+    passes = np.where(limits.accumulation, split, 1)
     # Without accumulation one GPU has a single gradient, and its batch must stay B0.
     samples = np.where(
         (gpus > 1) | limits.accumulation, np.ceil(local / passes - TOLERANCE), noise.batch
@@ -408,13 +407,10 @@ class AdaptiveBatches:
         # Samples and passes are chosen here, so ways that differ only in them are equal.
         columns = (ways.workload, ways.gpu, ways.gpus, ways.nodes)
         groups = group_rows(columns, len(ways))
-        goodput = np.empty(len(groups))
-        samples = np.empty(len(groups))
-        passes = np.empty(len(groups), np.int64)
+        parts = []
         # In blocks, because each way has `SIZES` batches and they should stay in the CPU cache.
         for start in range(0, len(groups), BLOCK):
-            block = slice(start, start + BLOCK)
-            block_ways = ways.take(groups.first[block])
+            block_ways = ways.take(groups.first[start : start + BLOCK])
 
             def step_seconds(
                 m: FloatArray,
@@ -424,13 +420,7 @@ class AdaptiveBatches:
             ) -> FloatArray:
                 return seconds(block_ways.take(row).with_batches(m, p))
 
-            best = best_batches(
-                block_ways.gpus,
-                step_seconds,
-                self.noise.take(block_ways.workload),
-                self.limits.take(block_ways.workload),
-            )
-            goodput[block] = best.goodput
-            samples[block] = best.samples
-            passes[block] = best.passes
-        return BestBatches(goodput[groups.inverse], samples[groups.inverse], passes[groups.inverse])
+            noise = self.noise.take(block_ways.workload)
+            limits = self.limits.take(block_ways.workload)
+            parts.append(best_batches(block_ways.gpus, step_seconds, noise, limits))
+        return BestBatches.join(parts).take(groups.inverse)

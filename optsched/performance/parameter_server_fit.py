@@ -16,6 +16,7 @@ from optsched.errors import InvalidInput
 from optsched.instance.arguments import check_positive
 from optsched.instance.reading import show
 from optsched.performance.parameter_server import LAWS
+from optsched.performance.parametric.fitting import fit_nonnegative
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,9 +115,7 @@ def fit_parameter_server(
     rows = _terms(law, w, p, batch) * f[:, np.newaxis]
     # Normalise the columns, because terms in w and in 1 / w differ by orders of magnitude.
     scale = np.linalg.norm(rows, axis=0)
-    from scipy.optimize import nnls  # slow to import
-
-    found, _ = nnls(rows / scale, np.ones(len(f)))
+    found = fit_nonnegative(rows / scale, np.ones(len(f)))
     coefficients = found / scale
     residual = np.log(rows @ coefficients)
     # Coefficients at the bound 0 do not count as fitted.

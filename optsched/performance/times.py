@@ -346,9 +346,8 @@ class TimesOnInstance(RateModel):
             self.batches.names,
             self._gpu_types,
         )
-        everything = bool(asked.all())
-        rows = slice(None) if everything else np.flatnonzero(asked)
-        ways, steps = self._with_steps(ways if everything else ways.take(np.flatnonzero(asked)))
+        rows = slice(None) if asked.all() else np.flatnonzero(asked)
+        ways, steps = self._with_steps(ways.take(rows))
         times = self.model.times(ways)
         runs = np.isfinite(times.seconds) & (steps > 0)
         with np.errstate(divide="ignore", invalid="ignore"):

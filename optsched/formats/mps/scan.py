@@ -123,6 +123,16 @@ class Scan:
         """Fields of the fixed format, the first of which is the type."""
         return [line[start:stop].strip() for start, stop in FIELDS]
 
+    def _name_and_pairs(self, line: str) -> tuple[str, list[str]]:
+        """The name that a line begins with, empty before an even number of words, and the words
+        after it.
+        """
+        if self.fixed:
+            _, name, *entries = self._slices(line)
+            return name, [word for word in entries if word]
+        words = line.split()
+        return (words[0], words[1:]) if len(words) % 2 else ("", words)
+
     def _row(self, line: str) -> None:
         words = line.split()
         self.fixed |= len(words) > 2
@@ -146,11 +156,7 @@ class Scan:
             return
         if not self.fixed and len(words) in (4, 6):
             self.fixed = True
-        if self.fixed:
-            _, name, *entries = self._slices(line)
-            entries = [word for word in entries if word]
-        else:
-            name, *entries = words
+        name, entries = self._name_and_pairs(line)
         if name != self._last and name in self.columns:
             raise self._refuse(
                 f"column {show(name)} a second time", "the entries of a column together"
@@ -172,12 +178,7 @@ class Scan:
             yield row, text
 
     def _sides(self, line: str) -> None:
-        if self.fixed:
-            _, name, *entries = self._slices(line)
-            entries = [word for word in entries if word]
-        else:
-            words = line.split()
-            name, entries = (words[0], words[1:]) if len(words) % 2 else ("", words)
+        name, entries = self._name_and_pairs(line)
         self._one_set(name)
         if len(entries) not in (2, 4):
             raise self._refuse(show(line.strip()), "one or two pairs of a row and a number")

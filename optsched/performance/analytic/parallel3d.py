@@ -467,6 +467,8 @@ def _memory(
 
 CHUNK = 250_000
 """Plans per block."""
+ZERO = np.zeros(1)
+NO_PLAN = Plans(ZERO, ZERO, ZERO, ZERO, recompute=np.zeros(1, bool))
 
 
 class BestPlans(NamedTuple):
@@ -494,18 +496,16 @@ class BestPlans(NamedTuple):
 def best_plans(models: Transformers, machines: Machines, rules: Rules) -> BestPlans:
     """Enumerate all (T, p, d, M) of every cell: transformer i on machine i."""
     cells = len(models)
-    if cells == 0:
-        return BestPlans(np.zeros(0), np.zeros(0), np.zeros(0, bool), _nothing(0))
     batch = models.batch.astype(np.int64)
     # Plans depend only on the numbers of GPUs and sequences, so they are listed once per pair.
     groups = group_rows((machines.gpus, batch), cells)
     pairs = zip(machines.gpus[groups.first].tolist(), batch[groups.first].tolist(), strict=True)
-    of_cell = groups.inverse
-    parts = [plans(gpus, size, rules) for gpus, size in pairs]
+    # Row 0 stands for no plan.
+    parts = [NO_PLAN, *(plans(gpus, size, rules) for gpus, size in pairs)]
     length = np.array([len(part) for part in parts], np.int64)
     table = Plans.join(parts)
-    start = (np.cumsum(length) - length)[of_cell]
-    size = length[of_cell]
+    start = (np.cumsum(length) - length)[groups.inverse + 1]
+    size = length[groups.inverse + 1]
 
     seconds = np.full(cells, np.inf)
     memory = np.full(cells, np.inf)
@@ -529,8 +529,6 @@ def best_plans(models: Transformers, machines: Machines, rules: Rules) -> BestPl
         _, at = np.unique(cell[hit], return_index=True)
         chosen[piece] = row[hit[at]]
         memory[piece] = out.memory[hit[at]]
-    if len(table) == 0:
-        return BestPlans(seconds, memory, possible, _nothing(cells))
     return BestPlans(seconds, memory, possible, table.take(chosen))
 
 
@@ -541,8 +539,3 @@ def _pieces(size: IntArray) -> list[IntArray]:
         return []
     piece = np.cumsum(size[cells]) // CHUNK
     return np.split(cells, np.flatnonzero(np.diff(piece)) + 1)
-
-
-def _nothing(cells: int) -> Plans:
-    void = np.zeros(cells)
-    return Plans(void, void, void, void, np.zeros(cells, bool))
