@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from optsched.arrays import FloatArray
 from optsched.errors import SolverUnavailable
-from optsched.program import ConicProgram, LinearArrays
+from optsched.program import ConicProgram, LinearArrays, TimelineProgram
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
@@ -90,6 +91,13 @@ class Subject:
 
     def _load(self, name: str) -> type[Solver]:
         return self.solver if name == self.solver.name else load_solver(name)
+
+    def solve_timeline(
+        self, program: TimelineProgram, start: FloatArray | None = None, **limits: Any
+    ) -> Values:
+        """Solve a timeline program."""
+        allowed = Limits(**{"time": PATIENCE, **limits})
+        return self.solver().solve_timeline(program, allowed, start)
 
     def solve_conic(self, program: ConicProgram, **limits: Any) -> Values:
         """Solve a conic program."""

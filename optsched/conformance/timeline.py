@@ -8,11 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.conformance.case import Case, Subject, case, expect, expect_same_bytes
+from optsched.conformance.case import (
+    Case,
+    Subject,
+    case,
+    expect,
+    expect_same_bytes,
+    expect_termination,
+)
 from optsched.program import TimelineCost, TimelineProgram
 from optsched.program.timeline import split_point
 from optsched.solution.values import Termination, Values
-from optsched.solvers import Capability, Limits
+from optsched.solvers import Capability
 
 Mode = tuple[int, int, Sequence[int]]
 """(activity, duration, use of each resource)."""
@@ -68,15 +75,12 @@ class KnownSchedule:
     def check(self, subject: Subject) -> None:
         """Solve, check the schedule, compare."""
         program = self.build()
-        values = subject.solver().solve_timeline(program, Limits(time=20.0))
+        values = subject.solve_timeline(program)
         if self.optimum is None:
-            expect(
-                values.termination is Termination.INFEASIBLE,
-                f"{values.termination}, expected infeasible",
-            )
+            expect_termination(values, Termination.INFEASIBLE)
             expect(values.x is None, "a schedule of an infeasible program")
             return
-        expect(values.termination is Termination.OPTIMAL, f"{values.termination}, expected optimal")
+        expect_termination(values, Termination.OPTIMAL)
         cost = checked(program, values)
         expect(cost == self.optimum, f"a schedule that costs {cost}, expected {self.optimum}")
         expect(
@@ -202,7 +206,7 @@ def too_wide() -> TimelineProgram:
 def cut_off(subject: Subject) -> None:
     """At most the optimum is feasible, at most one less is not."""
     for most, expected in ((9, Termination.OPTIMAL), (8, Termination.INFEASIBLE)):
-        values = subject.solver().solve_timeline(replace(unrelated(), most=most), Limits(time=20.0))
+        values = subject.solve_timeline(replace(unrelated(), most=most))
         expect(
             values.termination is expected,
             f"cost at most {most}: {values.termination}, expected {expected}",
@@ -216,9 +220,7 @@ def from_a_start(subject: Subject) -> None:
     # Starts of the four jobs, then their modes; the second has all of them run at once on one
     # machine.
     for start in ([0, 3, 7, 5, 1, 2, 5, 7], [0, 0, 0, 0, 0, 2, 4, 6]):
-        values = subject.solver().solve_timeline(
-            program, Limits(time=20.0), np.array(start, np.float64)
-        )
+        values = subject.solve_timeline(program, np.array(start, np.float64))
         expect(
             checked(program, values) == 9,
             f"from {start} the optimum is {values.objective}, expected 9",
@@ -228,8 +230,7 @@ def from_a_start(subject: Subject) -> None:
 @case("a timeline gives the same bytes twice", Capability.TIMELINE)
 def deterministic(subject: Subject) -> None:
     """Same program, seed and solver."""
-    limits = Limits(time=20.0, seed=3)
-    expect_same_bytes(*(subject.solver().solve_timeline(gangs(), limits) for _ in range(2)))
+    expect_same_bytes(*(subject.solve_timeline(gangs(), seed=3) for _ in range(2)))
 
 
 KNOWN = (

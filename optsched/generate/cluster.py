@@ -434,7 +434,7 @@ def _labels(draft: Draft) -> Document:
     """Workloads without rates, for jobs that state their rates."""
     return {
         workload.name: {
-            "gpu_memory": round(workload.memory(workload.mixed), 1),
+            "gpu_memory": workload.gpu_memory,
             "parameters": {"batch": workload.batch, "model_parameters": round(workload.parameters)},
         }
         for workload in draft.workloads
@@ -459,7 +459,7 @@ def _kind_documents(draft: Draft) -> Document:
         }
         documents[f"k{row}"] = {
             "throughput": throughput,
-            "gpu_memory": round(workload.memory(workload.mixed), 1),
+            "gpu_memory": workload.gpu_memory,
             "parameters": {"model": workload.model, "batch": workload.batch},
         }
     return documents

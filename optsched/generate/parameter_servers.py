@@ -90,7 +90,7 @@ def smd(seed: int = 6) -> Document:
         memory = 1 + math.ceil(SERVER_COPIES * 4 * training.parameters / 1e9)
         patience = rounded(hours * HOUR * random.uniform(*PATIENCE))
         workloads[training.name] = {
-            "gpu_memory": round(training.memory(training.mixed), 1),
+            "gpu_memory": training.gpu_memory,
             "parameters": {
                 "parameter_server": {
                     "law": "ps-sync",

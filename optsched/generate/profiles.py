@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from optsched.generate.hardware import GPUS, Gpu
-from optsched.generate.rates import fits, in_half, rate, slowdown
+from optsched.generate.rates import fits, rate, slowdown
 from optsched.generate.workloads import WORKLOADS, TrainedModel
 from optsched.instance import FORMAT
 
@@ -112,7 +112,7 @@ def workload_document(
         throughput[site.name] = by_count
     return {
         "throughput": throughput,
-        "gpu_memory": round(workload.memory(workload.mixed), 1),
+        "gpu_memory": workload.gpu_memory,
         "parameters": {
             "batch": workload.batch,
             "model_parameters": round(workload.parameters),
@@ -163,10 +163,10 @@ def colocation_documents(
         for pair in combinations_with_replacement([WORKLOADS[model] for model in models], 2):
             names = [workload.name for workload in pair]
             alone = [workloads[name]["throughput"].get(site.name) for name in names]
-            memory = sum(workload.memory(in_half(workload, site.type)) for workload in pair)
-            if None in alone or memory > site.type.memory:
+            first, second = pair
+            if None in alone or not fits(first, site.type, second):
                 continue
-            factor = slowdown(*pair, site.type)
+            factor = slowdown(first, second, site.type)
             rates = [rounded(by_count["1"] / factor) for by_count in alone if by_count is not None]
             entries.append({"workloads": names, "pool": site.name, "gpus": 1, "throughput": rates})
     return entries

@@ -60,9 +60,11 @@ def in_half(workload: TrainedModel, gpu: Gpu) -> bool:
     return workload.mixed and gpu.fp16_tflops is not None
 
 
-def fits(workload: TrainedModel, gpu: Gpu) -> bool:
-    """Whether weights, state and activations fit in the GPU's memory."""
-    return workload.memory(in_half(workload, gpu)) <= gpu.memory
+def fits(workload: TrainedModel, gpu: Gpu, *others: TrainedModel) -> bool:
+    """Whether weights, state and activations fit in the GPU's memory, with those of others that
+    share it.
+    """
+    return sum(each.memory(in_half(each, gpu)) for each in (workload, *others)) <= gpu.memory
 
 
 def step(workload: TrainedModel, gpu: Gpu) -> StepTime:

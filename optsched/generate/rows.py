@@ -16,7 +16,7 @@ from optsched.errors import InvalidArgument
 from optsched.generate.generator import significant
 from optsched.generate.jobs import with_rest
 from optsched.generate.profiles import Document, Site, rounded
-from optsched.generate.rates import fits, in_half, rate, slowdown
+from optsched.generate.rates import fits, rate, slowdown
 from optsched.generate.workloads import WORKLOADS, TrainedModel
 
 # GPUs that a gang may have; an elastic job may have any of them.
@@ -182,10 +182,7 @@ def slowdowns(workloads: Sequence[TrainedModel], sites: Sequence[Site]) -> Float
     for j, site in enumerate(sites):
         for a, first in enumerate(workloads):
             for b, second in enumerate(workloads):
-                memory = sum(
-                    workload.memory(in_half(workload, site.type)) for workload in (first, second)
-                )
-                if memory <= site.type.memory:
+                if fits(first, site.type, second):
                     table[a, b, j] = slowdown(first, second, site.type)
     return table
 

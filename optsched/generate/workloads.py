@@ -55,6 +55,11 @@ class TrainedModel:
         """Name of the workload: model and batch size per GPU."""
         return f"{self.model}/{self.batch}"
 
+    @property
+    def gpu_memory(self) -> float:
+        """GPU memory needed per GPU, GB, in the precision of the workload; rounded for documents."""
+        return round(self.memory(self.mixed), 1)
+
     def memory(self, half: bool) -> float:
         """GPU memory needed per GPU, GB, with activations in half or single precision."""
         activations = self.batch * self.activations * (2 if half else 4)

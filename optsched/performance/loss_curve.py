@@ -92,24 +92,15 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
         values: FloatArray = (1.0 / (z[0] * x + z[1]) + z[2] - y) * weight
         return values
 
-    best = np.inf
-    curve = np.zeros(3)
+    ends = []
     # The problem is not convex, so take the best result of several starts.
     for bend in (1.0, 10.0, 100.0):
         for floor in (0.0, 0.9 * float(y.min())):
             start = np.array([bend, 1.0 / max(float(y[0]) - floor, 1e-3), floor])
-            bounds = ([0.0, 1e-9, 0.0], [np.inf, np.inf, np.inf])
-            found = least_squares(
-                residuals,
-                start,
-                bounds=bounds,
-                x_scale=np.maximum(start, 0.1),
-                max_nfev=500,
-            )
-            if found.cost < best:
-                best = float(found.cost)
-                curve = found.x
-    a, b, c = curve.tolist()
+            bounds = ([0.0, 1e-9, 0.0], np.inf)
+            scale = np.maximum(start, 0.1)
+            ends.append(least_squares(residuals, start, bounds=bounds, x_scale=scale, max_nfev=500))
+    a, b, c = min(ends, key=lambda end: end.cost).x.tolist()
     return LossCurve(a / (size * length), b / size, c * size)
 
 

@@ -338,7 +338,7 @@ def fit_adaptdl(profiles: Profiles) -> PolluxLawDocument:
         raise InvalidInput("sync", found, "the time of some gradients' exchange")
     free = data.free
     lower, upper = _bounds(LEAST)
-    smooth = _least_squares(data, START, robust=False)
+    smooth, _ = _least_squares(data, START, robust=False)
     starts = [
         smooth,
         START,
@@ -388,15 +388,10 @@ def fit_robust(profiles: Profiles) -> PolluxLawDocument:
     ways = profiles.ways.with_batches(profiles.ways.samples / size, profiles.ways.passes)
     data = _Data(Profiles(ways, profiles.seconds / scale, profiles.sync / scale))
     even = np.array([0.5, 0.5, 0.25, 0.025, 0.125, 0.0125, 1.5])
-    best = np.inf
-    law = START
     # The objective has several minima, mainly in g, so take the best result of several starts.
-    for start in (even, _with_g(even, 4.0), START):
-        found = _least_squares(data, start, robust=True)
-        objective = _robust_objective(found, data)
-        if objective < best:
-            best = objective
-            law = found
+    starts = (even, _with_g(even, 4.0), START)
+    ends = [_least_squares(data, start, robust=True) for start in starts]
+    law, _ = min(ends, key=lambda end: end[1])
     fit = data.result(law)
     units = np.array([scale, scale / size, scale, scale, scale, scale, 1.0])
     return fit.model_copy(update=dict(zip(NAMES, (fit.law * units).tolist(), strict=True)))
@@ -443,8 +438,8 @@ def _rmse(residual: FloatArray, slopes: FloatArray, slope: FloatArray) -> float:
     return root
 
 
-def _least_squares(data: _Data, start: FloatArray, robust: bool) -> FloatArray:
-    """The law with the smallest residuals:
+def _least_squares(data: _Data, start: FloatArray, robust: bool) -> tuple[FloatArray, float]:
+    """The law with the smallest residuals, and its objective:
     of log t with soft_l1 and priors, or of log t and log T_grad as they are.
     """
     free = data.free
@@ -462,7 +457,7 @@ def _least_squares(data: _Data, start: FloatArray, robust: bool) -> FloatArray:
             np.concatenate([slopes, weight * more_slopes])[:, free],
         )
 
-    z, _ = minimise_squares(
+    z, objective = minimise_squares(
         residuals_and_slopes,
         np.clip(_logs(start), lower + 1e-6, upper - 1e-6)[free],
         (lower[free], upper[free]),
@@ -476,7 +471,7 @@ def _least_squares(data: _Data, start: FloatArray, robust: bool) -> FloatArray:
     law = data.law(z)
     law[:G] = np.maximum(law[:G], LEAST)
     law[G] = np.clip(law[G], 1.0, MOST_OVERLAP)
-    return law
+    return law, objective
 
 
 def _priors(law: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -488,12 +483,6 @@ def _priors(law: FloatArray) -> tuple[FloatArray, FloatArray]:
     slopes[1, [B_R, A_R]] = inside, -inside
     slopes[2, G] = SHRINK
     return np.array([across, inside, SHRINK * (law[G] - 1)]), slopes
-
-
-def _robust_objective(law: FloatArray, data: _Data) -> float:
-    of_steps = log_step_seconds(law, data.ways)[0] - data.log_seconds
-    residual = np.concatenate([of_steps, _priors(law)[0]]) / ROBUST
-    return float(np.sum(np.sqrt(1 + residual**2) - 1)) * ROBUST**2
 
 
 def _bounds(least: float) -> tuple[FloatArray, FloatArray]:
