@@ -29,6 +29,14 @@ def file_and_problem(source: str | Path) -> tuple[Path, int | None]:
     return Path(numbered[1]), int(numbered[2])
 
 
+def suffix_of(path: Path) -> str:
+    """The last suffix of a path but for ``.gz``, in small letters; empty if there is none."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == GZIP:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
 def may_be_library_file(source: str | Path) -> bool:
     """Whether a source is a file that is neither a document nor an archive, by its name and its
     first bytes.
@@ -36,10 +44,7 @@ def may_be_library_file(source: str | Path) -> bool:
     if str(source) == STDIN or (isinstance(source, str) and source.startswith("@")):
         return False  # standard input, or an instance that ships
     path, _ = file_and_problem(source)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] == GZIP:
-        suffixes.pop()
-    if (suffixes and suffixes[-1] in OTHER_SUFFIXES) or not path.is_file():
+    if suffix_of(path) in OTHER_SUFFIXES or not path.is_file():
         return False
     try:
         with path.open("rb") as file:

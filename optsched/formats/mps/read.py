@@ -23,12 +23,12 @@ from optsched.errors import InvalidInput, SolverUnavailable
 from optsched.formats.mps.names import SUFFIXES, ProgramNames
 from optsched.formats.mps.scan import Scan
 from optsched.instance.reading import read_bytes, show, unpacked
+from optsched.libraries.recognised import GZIP, suffix_of
 from optsched.program import Block, LinearArrays
 from optsched.program.bounds import implied_bounds
 
 log = logging.getLogger("optsched")
 
-GZIP = ".gz"
 # Warnings of HiGHS that can be ignored: the program is still the one in the file, or the problem is
 # reported elsewhere.
 HARMLESS = (
@@ -59,14 +59,7 @@ class ReadProgram(Displayed):
 
 def is_program(path: str | Path) -> bool:
     """Whether a path ends like a program: .mps or .lp, compressed or not."""
-    return _suffix(Path(path)) in SUFFIXES
-
-
-def _suffix(path: Path) -> str:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] == GZIP:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
+    return suffix_of(Path(path)) in SUFFIXES
 
 
 def read_program(path: str | Path) -> ReadProgram:
@@ -91,7 +84,7 @@ def read_program(path: str | Path) -> ReadProgram:
             show(path.suffix),
             f"a name that ends in {' or '.join(SUFFIXES)} (or these and .gz)",
         )
-    kind = SUFFIXES[_suffix(path)]
+    kind = SUFFIXES[suffix_of(path)]
     data = read_bytes(path)
     if path.suffix.lower() == GZIP:
         data = unpacked(data, "a program", file)

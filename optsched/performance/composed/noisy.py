@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from optsched.arrays import FloatArray, IntArray, hash_lists
+from optsched.arrays import FloatArray, IntArray, hash_lists, hash_rows
 from optsched.instance import Instance, RateTable
 from optsched.instance.documents import Count, Document
 from optsched.performance.composed.base import WrappedModel
@@ -20,9 +20,6 @@ from optsched.performance.protocol import (
     PerformanceModel,
     Prediction,
 )
-
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 HELIOS_WITHIN = np.log([1.0, 1.1, 1.5, 2.0, 11.0, 101.0])
 HELIOS_SHARE = np.array([0.0, 0.1, 0.5, 0.7, 0.9, 1.0])
@@ -86,11 +83,10 @@ class NoisyModel(WrappedModel):
             jobs.workload >= 0, self._workloads[jobs.workload], self._profiles[jobs.profile]
         )
         uniform = _uniform(
-            np.uint64(self._options.seed),
-            who[job],
-            self._gpus[configurations.pool[configuration]],
-            configurations.gpus[configuration].astype(np.uint64),
-            configurations.nodes[configuration].astype(np.uint64),
+            (who[job] ^ np.uint64(self._options.seed)).view(np.int64),
+            self._gpus[configurations.pool[configuration]].view(np.int64),
+            configurations.gpus[configuration],
+            configurations.nodes[configuration],
         )
         runs = right.feasible == Feasibility.OK
         error = self._error(uniform)
@@ -133,13 +129,6 @@ def _profile_digests(rates: RateTable) -> NDArray[np.uint64]:
     return hash_lists(rates.indptr, [places[rates.place], rates.gpus, rates.nodes, rates.rate])
 
 
-def _uniform(seed: np.uint64, *keys: NDArray[np.uint64]) -> FloatArray:
-    """Numbers in (0, 1) from keys, by the finaliser of splitmix64 after each key."""
-    state = np.full(len(keys[0]), seed, np.uint64)
-    with np.errstate(over="ignore"):
-        for column in keys:
-            state = (state ^ column) + GOLDEN
-            state = (state ^ (state >> np.uint64(30))) * MIX[0]
-            state = (state ^ (state >> np.uint64(27))) * MIX[1]
-            state ^= state >> np.uint64(31)
-    return ((state >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
+def _uniform(*keys: IntArray) -> FloatArray:
+    """Numbers in (0, 1) from keys, by a hash of each row."""
+    return ((hash_rows(keys) >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
