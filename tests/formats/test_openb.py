@@ -113,15 +113,22 @@ def test_times_that_go_back(before: str, after: str, message: str) -> None:
         document(pods=PODS.replace(before, after).replace("50,200,", "50,200,70"), over_time=True)
 
 
-def test_a_trace_needs_pods_and_times() -> None:
-    with refuses("pods: found none, expected a pod list", UsageError):
-        document(pods=None, over_time=True)
-    with pytest.raises(UsageError, match="found both at and over_time"):
-        document(at=3, over_time=True)
-    with pytest.raises(
-        UsageError, match="a trace needs creation_time, deletion_time, scheduled_time"
-    ):
-        document(pods="name,cpu_milli,memory_mib,num_gpu,gpu_milli\nx,1,1,1,5\n", over_time=True)
+TIMELESS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nx,1,1,1,5\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"pods": None, "over_time": True}, "give a pod list too"),
+        ({"pods": None, "at": 3}, "give a pod list too"),
+        ({"at": 3, "over_time": True}, "found both at and over_time"),
+        ({"pods": TIMELESS, "over_time": True}, "a trace needs creation_time, deletion_time"),
+        ({"pods": TIMELESS, "at": 3}, "the pod list has no times"),
+    ],
+)
+def test_times_need_pods_that_state_them(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        document(**given)
 
 
 @pytest.mark.oracle
@@ -195,13 +202,6 @@ def test_what_is_wrong_is_told(nodes: str, pods: str, message: str) -> None:
 def test_bytes_that_are_no_text() -> None:
     with refuses("nodes:2: found the byte 0xff"):
         import_openb(b"sn\n\xff")
-
-
-def test_a_time_needs_times() -> None:
-    with refuses("pods: found none, expected a pod list", UsageError):
-        document(pods=None, at=3)
-    with pytest.raises(UsageError, match="the pod list has no times"):
-        document(pods="name,cpu_milli,memory_mib,num_gpu,gpu_milli\nx,1,1,1,5\n", at=3)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/traces")

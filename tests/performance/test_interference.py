@@ -26,6 +26,7 @@ from optsched.performance import (
 from optsched.performance.composed.interference import Interference
 from optsched.performance.learned import PairModel, PairProfiles, Pairs, pair_class
 
+ABSENT = object()
 POOLS = [
     {"name": "old", "gpu": "k80", "nodes": 2, "gpus_per_node": 4},
     {"name": "new", "gpu": "v100", "nodes": 2, "gpus_per_node": 4},
@@ -161,6 +162,8 @@ def test_a_pair_that_could_not_run_together_is_out_of_memory() -> None:
             "performance.more: found an unknown key 'more', expected one of the format's keys",
         ),
         ({"of": {"model": "x"}}, 'performance.of.model: found "x"'),
+        ({"of": ABSENT}, "performance.of: found nothing, expected a performance object"),
+        ({"pairs": ABSENT}, "performance.pairs: found nothing, expected this key"),
     ],
 )
 def test_options_that_cannot_be(change: dict[str, Any], message: str) -> None:
@@ -169,19 +172,6 @@ def test_options_that_cannot_be(change: dict[str, Any], message: str) -> None:
         "of": {"model": "table"},
         "pairs": pair_model().document(),
     } | change
+    given = {name: value for name, value in document.items() if value is not ABSENT}
     with refuses(message):
-        make_model(instance(), document)
-
-
-@pytest.mark.parametrize(
-    ("left_out", "message"),
-    [
-        ("of", "performance.of: found nothing, expected a performance object"),
-        ("pairs", "performance.pairs: found nothing, expected this key"),
-    ],
-)
-def test_what_it_is_made_of_must_be_told(left_out: str, message: str) -> None:
-    document = {"model": "interference", "of": {"model": "table"}, "pairs": pair_model().document()}
-    document.pop(left_out)
-    with refuses(message):
-        make_model(instance(), document)
+        make_model(instance(), given)
