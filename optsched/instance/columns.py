@@ -166,19 +166,22 @@ class JobColumns:
         return CheckedJobs(ids, columns, running, after)
 
     def _ids(self, ids: list[str], at: Path) -> dict[str, int]:
-        places: dict[str, int] = {}
-        for place, name in enumerate(ids):
-            if name in places or name in self.rows or name in self._taken:
-                raise InvalidInput(
-                    f"{at(place)}.id", f"{show(name)} a second time", "ids that differ"
-                )
-            places[name] = place
+        places = {name: place for place, name in enumerate(ids)}
+        repeated = len(places) < len(ids) or not self.rows.keys().isdisjoint(places)
+        if repeated or any(name in self._taken for name in ids):
+            seen: set[str] = set()
+            for place, name in enumerate(ids):
+                if name in seen or name in self.rows or name in self._taken:
+                    raise InvalidInput(
+                        f"{at(place)}.id", f"{show(name)} a second time", "ids that differ"
+                    )
+                seen.add(name)
         return places
 
     def add(self, jobs: CheckedJobs) -> None:
         """Add checked jobs. They must have been checked after all earlier jobs were added."""
         start = len(self.rows)
-        self.rows |= {name: start + place for name, place in jobs.ids.items()}
+        self.rows.update(zip(jobs.ids, range(start, start + len(jobs)), strict=True))
         self._running |= {start + place: held for place, held in jobs.running.items()}
         self._after |= {start + place: names for place, names in jobs.after.items()}
         for name, values in jobs.columns.items():

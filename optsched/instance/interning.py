@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from pydantic_core import PydanticSerializationError
@@ -18,8 +19,8 @@ from optsched.instance.reading import key, listed, show
 from optsched.instance.references import check_needs, pool_row
 from optsched.instance.tables import OptionTable
 
-Profile = tuple[tuple[str, float] | RateEntry, ...]
-"""Entries in the order given, of which a plain number is only (place, steps/s)."""
+Profile = tuple[tuple[str, ...], tuple[float | RateEntry, ...]]
+"""The places of the entries in the order given, and the entries; a plain number is only steps/s."""
 
 
 class RateInterner:
@@ -33,6 +34,7 @@ class RateInterner:
         self.levels = cluster.level_names
         self._place_rows = {name: row for row, name in enumerate(self.places)}
         self._profiles: dict[Profile, int] = {}
+        self._checked: set[tuple[str, ...]] = set()
 
     def add(self, entries: tuple[RateEntry, ...], path: str) -> int:
         """Row of one profile; ``path`` names the field it came from."""
@@ -66,47 +68,57 @@ class RateInterner:
             # The same entries in another order are a different profile.
             row = self._profiles.get(profile)
             if row is None:
-                for entry in profile:
-                    if entry[0] not in self._place_rows or len(entry) == 4:
-                        self._check(entry, f"{path(position)}.{key(entry[0])}")
+                if profile[0] not in self._checked or type(throughput) is tuple:
+                    self._check(profile, path(position))
                 row = self._profiles[profile] = len(self._profiles)
             rows.append(row)
         return rows
 
-    def _check(self, entry: tuple[str, float] | RateEntry, path: str) -> None:
+    def _check(self, profile: Profile, path: str) -> None:
         """Raise `InvalidInput` for a place or level that does not exist."""
-        if entry[0] not in self._place_rows:
-            raise InvalidInput(
-                path, "no pool or GPU type of the cluster", f"one of {listed(self.places)}"
-            )
-        if len(entry) == 4 and isinstance(entry[2], str) and entry[2] not in self.levels:
-            raise InvalidInput(
-                f"{path}.{entry[1]}.{key(entry[2])}",
-                "no level of the topology",
-                f"a number of nodes, or a level: {listed(self.levels)}"
-                if self.levels
-                else "a number of nodes, as cluster.levels states no level",
-            )
+        for place, entry in zip(*profile, strict=True):
+            where = f"{path}.{key(place)}"
+            if place not in self._place_rows:
+                raise InvalidInput(
+                    where, "no pool or GPU type of the cluster", f"one of {listed(self.places)}"
+                )
+            if isinstance(entry, float):
+                continue
+            _, gpus, nodes, _ = entry
+            if isinstance(nodes, str) and nodes not in self.levels:
+                raise InvalidInput(
+                    f"{where}.{gpus}.{key(nodes)}",
+                    "no level of the topology",
+                    f"a number of nodes, or a level: {listed(self.levels)}"
+                    if self.levels
+                    else "a number of nodes, as cluster.levels states no level",
+                )
+        self._checked.add(profile[0])
 
     def table(self) -> RateTable:
         """The table of all profiles so far."""
-        flat = list(chain.from_iterable(self._profiles))
+        places, entries = zip(*self._profiles, strict=True) if self._profiles else ((), ())
+        flat = list(chain.from_iterable(entries))
         count = len(flat)
         gpus, nodes = constant(OWN_GANG, count, np.int64), constant(ANY_SPREAD, count, np.int64)
-        if set(map(len, flat)) - {2}:
+        rate: list[Any] = flat
+        if set(map(type, flat)) - {float}:
             level = {name: LEVEL + number for number, name in enumerate(self.levels, start=1)}
-            gpus = np.array([OWN_GANG if len(entry) == 2 else entry[1] for entry in flat], np.int64)
-            spreads = [ANY_SPREAD if len(entry) == 2 else entry[2] for entry in flat]
+            whole = [("", 0, 0, entry) if isinstance(entry, float) else entry for entry in flat]
+            gpus = np.array([entry[1] for entry in whole], np.int64)
+            spreads = [entry[2] for entry in whole]
             nodes = np.array(
                 [spread if isinstance(spread, int) else level[spread] for spread in spreads],
                 np.int64,
             )
+            rate = [entry[3] for entry in whole]
+        names = chain.from_iterable(places)
         return RateTable(
-            indptr=pointers(list(map(len, self._profiles))),
-            place=np.array([self._place_rows[entry[0]] for entry in flat], np.int64),
+            indptr=pointers(list(map(len, places))),
+            place=np.fromiter(map(self._place_rows.__getitem__, names), np.int64, count),
             gpus=condensed(gpus),
             nodes=condensed(nodes),
-            rate=np.array([entry[-1] for entry in flat], np.float64),
+            rate=np.array(rate, np.float64),
             places=self.places,
             levels=self.levels,
         )
@@ -114,13 +126,9 @@ class RateInterner:
 
 def _profile_of(throughput: dict[str, float] | tuple[RateEntry, ...]) -> Profile:
     if isinstance(throughput, dict):
-        return tuple(throughput.items())
-    return tuple(
-        [
-            (entry[0], entry[3]) if entry[1:3] == (OWN_GANG, ANY_SPREAD) else entry
-            for entry in throughput
-        ]
-    )
+        return tuple(throughput), tuple(throughput.values())
+    entries = [entry[3] if entry[1:3] == (OWN_GANG, ANY_SPREAD) else entry for entry in throughput]
+    return tuple([entry[0] for entry in throughput]), tuple(entries)
 
 
 def _text(options: Sequence[OptionDocument]) -> str:

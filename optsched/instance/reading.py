@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, get_type_hints
 
@@ -243,7 +244,7 @@ def _refuse_repeated_keys(text: bytes, document: Any) -> None:
     Only if the numbers differ, the text is parsed again with a hook that sees all keys.
     """
     # The text has at least one match per key. If the document has as many keys, none was dropped.
-    keys = _count_keys(document)
+    keys = _count_keys(document, text.count(b"{") + text.count(b"["))
     if text.count(b":") == keys or len(_KEY.findall(text)) == keys:
         return
     again = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str)
@@ -278,16 +279,26 @@ def _path_of_repeated(document: Any) -> list[int | str] | None:
     return None
 
 
-def _count_keys(document: Any) -> int:
-    """Number of keys of all objects in a document, counted level by level."""
+_CONTAINERS = frozenset((dict, list))
+
+
+def _count_keys(document: Any, opened: int) -> int:
+    """Number of keys of all objects in a document, counted level by level.
+
+    The text opens at most ``opened`` objects and lists. When all are found the search ends, as a
+    rule before the numbers of the jobs, which are most of the document.
+    """
     total = 0
-    level: list[Any] = [[document]]
+    level: list[Any] = [document] if type(document) in _CONTAINERS else []
     while level:
-        total += sum(len(value) for value in level if type(value) is dict)
-        inner = (value.values() if type(value) is dict else value for value in level)
-        level = [
-            item for items in inner for item in items if type(item) is dict or type(item) is list
-        ]
+        opened -= len(level)
+        objects = [value for value in level if type(value) is dict]
+        total += sum(map(len, objects))
+        if opened == 0:
+            break
+        lists = [value for value in level if type(value) is list]
+        items = chain(chain.from_iterable(map(dict.values, objects)), chain.from_iterable(lists))
+        level = [item for item in items if type(item) in _CONTAINERS]
     return total
 
 
@@ -323,7 +334,7 @@ def validate_columns(
     start : int
         Number of the first document in its list, for messages.
     """
-    columns = _columns_of(model, documents, plain)
+    columns = columns_of(model, documents, plain)
     if columns is None:
         try:
             objects = _list_of(model).validate_python(documents)
@@ -333,14 +344,14 @@ def validate_columns(
     return columns
 
 
-def _columns_of(
+def columns_of(
     model: type[BaseModel], documents: Sequence[Any], plain: Mapping[str, Any]
 ) -> dict[str, list[Any]] | None:
-    """The values of each field, or its default; None if something is wrong."""
+    """The values of each field, or its default; None if something is wrong, or there are none."""
     # Other input goes the slow way, which finds what is wrong.
     if set(map(type, documents)) != {dict}:
         return None
-    fields = _fields_of(model)
+    fields = fields_of(model)
     given = set().union(*documents)
     if not given <= fields.keys():
         return None
@@ -369,7 +380,7 @@ def _checked(kind: Any, values: list[Any]) -> list[Any] | None:
 
 
 @cache
-def _fields_of(model: type[BaseModel]) -> dict[str, tuple[Any, Any]]:
+def fields_of(model: type[BaseModel]) -> dict[str, tuple[Any, Any]]:
     """Type and default of each field; a required field has a default that no field type accepts."""
     types = get_type_hints(model, include_extras=True)
     return {

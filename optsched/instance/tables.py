@@ -5,7 +5,7 @@ Equal rate profiles, option lists and level lists are stored once (interned).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -207,9 +207,21 @@ class JobNames(Displayed):
             # number.
             row = parse_index(name[1:]) if name[:1] == "j" else -1
             return row if row < self.count else -1
+        return self._rows_by_name(self._names).get(name, -1)
+
+    def _rows_by_name(self, names: tuple[str, ...]) -> dict[str, int]:
         if self._index is None:
-            self._index = dict(zip(self._names, range(self.count), strict=True))
-        return self._index.get(name, -1)
+            self._index = dict(zip(names, range(self.count), strict=True))
+        return self._index
+
+    def rows(self, names: Sequence[str | None]) -> IntArray:
+        """Rows of jobs, -1 where there is none of this name."""
+        if self._names is None:
+            found = [-1 if name is None else self.get(name) for name in names]
+        else:
+            by_name = self._rows_by_name(self._names)
+            found = [-1 if name is None else by_name.get(name, -1) for name in names]
+        return np.array(found, np.int64)
 
     def index(self, name: str) -> int:
         """Row of a job; raises KeyError."""

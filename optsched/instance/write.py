@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -258,26 +257,28 @@ def _text(document: object) -> bytes:
 
 
 def plain_profiles(rates: RateTable) -> list[bytes]:
-    """`RateTable.document` of all profiles as JSON, where each is one number per place; empty if
-    some profile is not.
+    """`RateTable.document` of all profiles as JSON, where each is one number or more, one per
+    place; empty if some profile is not.
 
-    It writes the rates of a hundred thousand jobs in one pass instead of one document each.
+    It writes the rates of a hundred thousand jobs as one text instead of one document each.
     """
-    if not (rates.gpus == OWN_GANG).all() or not rates.one_by_one:
+    if not len(rates) or not (rates.gpus == OWN_GANG).all() or not rates.one_by_one:
+        return []
+    begins = rates.indptr[:-1]
+    if (begins == rates.indptr[1:]).any():
         return []
     # Rank of each place by name, because `_text` sorts keys too.
     in_order = np.argsort(np.argsort(np.array(rates.places, object)))
     order = np.lexsort((in_order[rates.place], rates.profile))
-    names = [f"{json.dumps(place)}: " for place in rates.places]
-    numbers = json_numbers(rates.rate[order])
-    entries = [
-        names[place] + number
-        for place, number in zip(rates.place[order].tolist(), numbers, strict=True)
-    ]
-    return [
-        ("{" + ", ".join(entries[begin:end]) + "}").encode()
-        for begin, end in pairwise(rates.indptr.tolist())
-    ]
+    keys = [json.dumps(place) for place in rates.places]
+    # What stands before a number: a further place of its profile, or the first one of the next.
+    before = [*(f", {key}: " for key in keys), *(f"}}\n{{{key}: " for key in keys)]
+    place = rates.place[order]
+    place[begins] += len(keys)
+    text = [""] * (2 * len(place))
+    text[::2] = map(before.__getitem__, place.tolist())
+    text[1::2] = json_numbers(rates.rate[order])
+    return "".join([*text, "}"]).removeprefix("}\n").encode().split(b"\n")
 
 
 def json_numbers(values: FloatArray) -> list[str]:
@@ -294,9 +295,8 @@ def _by_content(index: IntArray, content: Callable[[int], bytes]) -> tuple[IntAr
     """
     values, first, inverse = np.unique(index, return_index=True, return_inverse=True)
     ranks = np.full(len(values), -1, np.int64)
+    order = np.argsort(first)
+    order = order[values[order] >= 0]
     seen: dict[bytes, int] = {}
-    rows = values.tolist()
-    for place in np.argsort(first).tolist():
-        if rows[place] >= 0:
-            ranks[place] = seen.setdefault(content(rows[place]), len(seen))
+    ranks[order] = [seen.setdefault(content(row), len(seen)) for row in values[order].tolist()]
     return ranks[inverse], list(seen)

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, overload
 
-from pydantic import Field, Strict
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, Strict
+from pydantic_core import CoreSchema, core_schema
 
 from optsched.instance.documents import Document
+from optsched.instance.reading import columns_of, fields_of
 from optsched.solution.explanation import Explanation
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination
@@ -18,6 +21,62 @@ PROGRAM_FORMAT = "optsched-program-solution/1"
 
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+Row = TypeVar("Row", bound=BaseModel)
+
+
+class RowColumns(Sequence[Row], Generic[Row]):
+    """Rows of a document as one list per field. An object is made when its row is asked for: a
+    hundred thousand objects take longer than all checks of their numbers.
+    """
+
+    def __init__(self, model: type[Row], columns: Mapping[str, list[Any]]) -> None:
+        self._model = model
+        self._columns = columns
+
+    @classmethod
+    def of(cls, model: type[Row], rows: Iterable[Row]) -> RowColumns[Row]:
+        """The columns of these rows."""
+        kept = list(rows)
+        return cls(
+            model, {name: [getattr(row, name) for row in kept] for name in model.model_fields}
+        )
+
+    def column(self, name: str) -> list[Any]:
+        """The values of one field."""
+        return self._columns[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+    @overload
+    def __getitem__(self, row: int) -> Row: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[Row]: ...
+    def __getitem__(self, row: int | slice) -> Row | Sequence[Row]:
+        if isinstance(row, slice):
+            return [self[place] for place in range(*row.indices(len(self)))]
+        # What is at its default was not given: `exclude_unset` leaves it out.
+        fields = fields_of(self._model)
+        values = {name: column[row] for name, column in self._columns.items()}
+        given = {name: value for name, value in values.items() if value is not fields[name][1]}
+        return self._model.model_construct(**given)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        (model,) = get_args(source)
+
+        def read(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> RowColumns[Row]:
+            columns = columns_of(model, value, {}) if isinstance(value, list) else None
+            # What is wrong is found row by row.
+            return cls.of(model, check(value)) if columns is None else cls(model, columns)
+
+        return core_schema.no_info_wrap_validator_function(
+            read,
+            handler.generate_schema(list[model]),  # type: ignore[valid-type]
+            serialization=core_schema.plain_serializer_function_ser_schema(list),
+        )
 
 
 class InstanceReference(Document):
@@ -167,7 +226,7 @@ class SolutionDocument(Document):
     status: Annotated[Status, Strict(False)]
     reproducible: bool
     certificate: CertificateDocument
-    allocation: list[AllocationRow]
+    allocation: RowColumns[AllocationRow]
     throughput: dict[str, Number]
     prices: dict[str, Number]
     duals: dict[str, list[Number]] | None

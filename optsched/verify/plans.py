@@ -11,7 +11,7 @@ from optsched.candidates import Classes
 from optsched.formulation import declined_jobs
 from optsched.solution import Allocation, Schedule
 from optsched.solution.certificate import OPTIMALITY, dual_bound, dual_residual, is_closed
-from optsched.solution.document import AllocationRow, ScheduleRow
+from optsched.solution.document import AllocationRow, RowColumns, ScheduleRow
 from optsched.solution.plan import LinearPlan, Plan
 from optsched.solution.solution import DUAL_ROWS
 from optsched.verify.findings import RELATIVE, BoundVerdict, Findings
@@ -87,7 +87,8 @@ def schedule_of(
     running = [
         AllocationRow(**row.model_dump(exclude={"start", "end"}), fraction=1.0) for row in rows
     ]
-    job, _, column = Resolver(classes).resolve(running, "schedule", findings)
+    columns = RowColumns.of(AllocationRow, running)
+    job, _, column = Resolver(classes).resolve(columns, "schedule", findings)
     if len(findings) > before or not _one_at_a_time(rows, findings):
         return None
     start, end = (

@@ -5,7 +5,7 @@ x.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from optsched.candidates import Classes, JobRows
 from optsched.instance.reading import join, listed, show
 from optsched.solution import Allocation
 from optsched.solution.certificate import FEASIBILITY
-from optsched.solution.document import AllocationRow
+from optsched.solution.document import AllocationRow, RowColumns
 from optsched.verify.findings import RELATIVE, Findings
 
 ROWS_SHOWN = 50
@@ -109,17 +109,19 @@ class Resolver:
         )
 
     def resolve(
-        self, rows: Sequence[AllocationRow], path: str, findings: Findings
+        self, rows: RowColumns[AllocationRow], path: str, findings: Findings
     ) -> tuple[IntArray, IntArray, IntArray]:
         """(job, partner, column) of the rows; column -1 with a finding where there is none."""
         job, partner = self._rows_of_jobs(rows, path, findings)
         class_a, class_b = self._class_of[job], self._class_of[partner]
-        places = [(row.pool, row.gpus, row.nodes, row.share, _text(row.attributes)) for row in rows]
+        attributes = [_text(given) if given else "{}" for given in rows.column("attributes")]
+        fields = map(rows.column, ("pool", "gpus", "nodes", "share"))
+        places = zip(*fields, attributes, strict=True)
         configuration = np.array([self._configuration.get(place, -1) for place in places], np.int64)
         option = np.full(len(rows), -1)
-        for number, row in enumerate(rows):
-            if row.option is not None and job[number] >= 0:
-                option[number] = self._option_row(job[number], row.option)
+        for number, given in enumerate(rows.column("option")):
+            if given is not None and job[number] >= 0:
+                option[number] = self._option_row(job[number], given)
         column = find_rows(
             self._columns, np.column_stack([class_a, class_b, configuration, option])
         )
@@ -129,15 +131,15 @@ class Resolver:
         return job, partner, column
 
     def _rows_of_jobs(
-        self, rows: Sequence[AllocationRow], path: str, findings: Findings
+        self, rows: RowColumns[AllocationRow], path: str, findings: Findings
     ) -> tuple[IntArray, IntArray]:
         """Job and partner of each row, the one of the smaller class first; -1 for none,
         with a finding if the jobs are wrong.
         """
         names = self.classes.instance.jobs_table.names
-        job = np.array([-1 if row.job is None else names.get(row.job) for row in rows], np.int64)
+        job = names.rows(rows.column("job"))
         partner = np.full(len(rows), -1)
-        shared = np.array([row.jobs is not None for row in rows], bool)
+        shared = np.array([jobs is not None for jobs in rows.column("jobs")], bool)
         # A job alone that is in the program needs no further check.
         for number in np.flatnonzero(shared | (self._class_of[job] < 0)).tolist():
             both = self._jobs(rows[number], f"{path}[{number}]", findings)
@@ -250,14 +252,14 @@ def _text(attributes: Mapping[str, Any]) -> str:
 
 
 def resolve_rows(
-    classes: Classes, rows: Sequence[AllocationRow], findings: Findings
+    classes: Classes, rows: RowColumns[AllocationRow], findings: Findings
 ) -> AllocationRows | None:
     """All rows of the file; None with findings if a row matches no column or has an impossible
     fraction.
     """
     before = len(findings)
     job, partner, column = Resolver(classes).resolve(rows, "allocation", findings)
-    fraction = np.array([row.fraction for row in rows], np.float64)
+    fraction = np.array(rows.column("fraction"), np.float64)
     for row in np.flatnonzero((fraction < 0) | (fraction > 1 + RELATIVE)).tolist():
         findings.add(
             f"allocation[{row}].fraction",
@@ -286,16 +288,16 @@ def check_throughput(
 ) -> None:
     """Check the throughput of each job against its rows; findings name both."""
     classes = rows.classes
-    names = classes.instance.jobs_table.names
-    jobs = np.flatnonzero(classes.of_job >= 0).tolist()
-    expected = {names[job]: job for job in jobs}
-    for name in [name for name in throughput if name not in expected]:
+    jobs = np.flatnonzero(classes.of_job >= 0)
+    written = classes.instance.jobs_table.names.written()
+    names = [written[job] for job in jobs.tolist()]
+    known = set(names)
+    for name in [name for name in throughput if name not in known]:
         findings.add(join("throughput", [name]), "expected no entry: the job is not in the program")
-    found = np.array([throughput.get(name, np.nan) for name in expected])
+    found = np.array([throughput.get(name, np.nan) for name in names])
     due = rows.throughput[jobs]
     for place in np.flatnonzero(_apart(found, due, 1e-12)).tolist():
-        job, total = jobs[place], float(due[place])
-        name = names[job]
+        job, name, total = int(jobs[place]), names[place], float(due[place])
         path = join("throughput", [name])
         if name not in throughput:
             findings.add(path, f"found nothing, expected {total!r}: the job is in the program")

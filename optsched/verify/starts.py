@@ -22,7 +22,7 @@ from optsched.instance.reading import show, validate
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.time_indexed import time_indexed
 from optsched.solution import Schedule, Solution
-from optsched.solution.document import AllocationRow, SolutionDocument
+from optsched.solution.document import AllocationRow, RowColumns, SolutionDocument
 from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
 from optsched.verify.findings import Findings
 from optsched.verify.plans import schedule_of
@@ -147,12 +147,12 @@ def _document(source: Solution | Mapping[str, Any] | str | Path) -> SolutionDocu
     return document
 
 
-def _from_rows(rows: list[AllocationRow], C: Classes) -> FloatArray:
+def _from_rows(rows: RowColumns[AllocationRow], C: Classes) -> FloatArray:
     # A start is a hint: rows of jobs that have left are dropped, not refused.
     dropped = Findings()
     _, _, column = Resolver(C).resolve(rows, "allocation", dropped)
     x = np.zeros(C.columns + 1)  # the last is for rows without a column, which is -1
-    np.add.at(x, column, [row.fraction for row in rows])
+    np.add.at(x, column, rows.column("fraction"))
     x = x[:-1]
     level = logging.WARNING if len(dropped) else logging.INFO
     none = ": nothing is left of it" if dropped.items and not x.any() else ""

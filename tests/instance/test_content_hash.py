@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched.instance import Instance
@@ -278,3 +279,16 @@ def test_plain_rates_are_hashed_as_their_documents(places: list[str]) -> None:
     rates = instance.rates
     documents = [json.dumps(rates.document(row), sort_keys=True) for row in range(len(rates))]
     assert plain_profiles(rates) == [document.encode() for document in documents]
+
+
+@pytest.mark.parametrize("empty", [0, 2, 4])
+def test_a_profile_without_rates_is_hashed_as_its_document(empty: int) -> None:
+    rates = [{"a": 1.5}, {"b": 2.0, "a": 1.0}, {"b": 2.0}, {"a": 1.0, "b": 2.0}]
+    rates.insert(empty, {})
+    document = instance_document(
+        pools=[{"name": name, "nodes": 1, "gpus_per_node": 1} for name in "ab"],
+        jobs=[{"id": f"j{row}", "throughput": each} for row, each in enumerate(rates)],
+    )
+    table = Instance.from_document(document).rates
+    assert [table.document(row) for row in range(len(table))] == rates
+    assert plain_profiles(table) == []

@@ -65,7 +65,7 @@ def instance_of(jobs: list[dict[str, Any]]) -> Instance:
 
 
 def object_by_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optsched.instance.reading._columns_of", lambda *given: None)
+    monkeypatch.setattr("optsched.instance.reading.columns_of", lambda *given: None)
 
 
 @pytest.mark.parametrize("count", range(1, len(JOBS) + 1))
@@ -88,13 +88,13 @@ def test_equal_rates_are_one_profile_however_they_are_read() -> None:
 
 
 def test_plain_jobs_are_read_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, found = reading._columns_of, []
+    read, found = reading.columns_of, []
 
     def seen(*given: Any) -> Any:
         found.append(read(*given))
         return found[-1]
 
-    monkeypatch.setattr(reading, "_columns_of", seen)
+    monkeypatch.setattr(reading, "columns_of", seen)
     instance_of(JOBS[:3])
     assert found[0]["throughput"] == [None, {"v100": 4.0, "k80": 1.5}, {"v100": 4.0, "k80": 1.5}]
 

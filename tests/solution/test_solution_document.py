@@ -17,7 +17,7 @@ from optsched import Instance
 
 # Private names: checks of points that no engine has made
 from optsched.instance.reading import validate
-from optsched.solution.document import SolutionDocument
+from optsched.solution.document import AllocationRow, SolutionDocument
 
 KEYS = [
     "format", "instance", "formulation", "options", "constraints", "solver", "classes", "sense", "objective", "bound",
@@ -131,6 +131,27 @@ def test_what_is_not_of_the_format_is_told_with_its_path(
     owner[path[-1]] = value
     with refuses(f"{told}..."):
         validate(SolutionDocument, document)
+
+
+def test_rows_of_an_allocation_are_objects_only_when_asked_for(
+    solution: optsched.Solution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred thousand objects take longer than all checks of their numbers."""
+    made: list[int] = []
+    make = AllocationRow.model_construct
+    monkeypatch.setattr(
+        AllocationRow, "model_construct", lambda **values: made.append(1) or make(**values)
+    )
+    monkeypatch.setattr(AllocationRow, "__init__", lambda *_, **__: made.append(1))
+    document = solution.to_document()
+    assert optsched.verify(solution.instance, document).ok
+    assert not made
+    rows = validate(SolutionDocument, document).allocation
+    last = rows[-1]
+    assert (last.job, last.fraction) == tuple(
+        document["allocation"][-1][name] for name in ("job", "fraction")
+    )
+    assert list(rows[-2:]) == [rows[len(rows) - 2], last] and len(made) == 4
 
 
 def test_metrics_by_hand() -> None:
