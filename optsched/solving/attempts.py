@@ -6,7 +6,7 @@ point while time is left. A solver that was asked for is never replaced: its poi
 it gave no duals, the bound comes from those of another solver.
 
 A solver that stops inside the feasible set (`Solver.sharpens`) runs again, with a smaller tolerance,
-if the certified gap of its optimum is above the tolerance.
+if the certified gap of its optimum is above the tolerance, and above the gap that the user allows.
 """
 
 from __future__ import annotations
@@ -214,7 +214,8 @@ class _Attempts:
             The one of both that has the smaller certified gap.
         """
         runs, limits = self.runs, self.runs.limits
-        if not outcome.solver.sharpens or not _misses(outcome, limits.tolerance):
+        allowed = max(limits.tolerance, limits.gap or 0.0)
+        if not outcome.solver.sharpens or not _misses(outcome, allowed):
             return outcome
         if not runs.has_time_left(WORTHWHILE) or runs.time_left < seconds:
             runs.by_clock = True
@@ -384,10 +385,10 @@ def _gap(outcome: Outcome) -> float:
     return np.inf if gap is None else gap
 
 
-def _misses(outcome: Outcome, tolerance: float) -> bool:
-    """Whether the certified gap of an optimum is above the tolerance that its solver reached."""
+def _misses(outcome: Outcome, allowed: float) -> bool:
+    """Whether the certified gap of an optimum is above the one allowed."""
     reached = outcome.values.termination is Termination.OPTIMAL
-    return reached and outcome.status is Status.OPTIMAL and _gap(outcome) > tolerance
+    return reached and outcome.status is Status.OPTIMAL and _gap(outcome) > allowed
 
 
 def _settles(runs: SolverRuns, outcome: Outcome) -> bool:

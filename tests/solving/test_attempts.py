@@ -467,6 +467,16 @@ def test_a_gap_above_the_tolerance_calls_for_a_second_run_of_an_interior_point_m
     assert len(runs) == (2 if first.gap > 1e-9 else 1)
 
 
+def test_a_gap_that_the_user_allows_calls_for_no_second_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = runs_of_clarabel(monkeypatch)
+    solution = optsched.solve("@quickstart", "proportional-fairness", solver="clarabel", gap=1e-6)
+    assert solution.status == "optimal" and solution.gap is not None
+    assert 1e-9 < solution.gap <= 1e-6
+    assert len(runs) == 1
+
+
 @pytest.mark.parametrize(
     ("end", "reproducible"),
     [
