@@ -177,6 +177,15 @@ def test_totals_above_floors_agree_with_general_solvers(start: int) -> None:
     assert found == {Status.OPTIMAL, Status.INFEASIBLE}
 
 
+def test_a_good_to_which_no_class_answers_does_not_end_the_search() -> None:
+    """Floors take all that some classes can have: rounding leaves the system a diagonal below 0."""
+    program = asking(100_287, total=True)
+    ours, theirs = solved(program, "prices"), solved(program, "clarabel")
+    assert ours.status is Status.OPTIMAL
+    assert ours.value == pytest.approx(theirs.value, rel=4e-9)
+    assert ours.bound == pytest.approx(theirs.value, rel=4e-9)
+
+
 @pytest.mark.parametrize("start", range(0, 160, 40))
 def test_dominant_shares_agree_with_simplex(start: int) -> None:
     """The levels of `drf`: what a column holds of all GPUs, whatever it is worth."""

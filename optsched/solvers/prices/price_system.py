@@ -13,6 +13,9 @@ SHIFTS = (1e-14, 1e-12, 1e-10)
 """Relative shifts of the diagonal, of which the least is used with which the system can be
 solved."""
 
+BEYOND = 4.0
+"""Times what two goods need, as systems have more of them."""
+
 
 def price_system(
     matrix: FloatArray, of_goods: FloatArray
@@ -22,9 +25,28 @@ def price_system(
     Scaled to a diagonal of 1, as prices are of many orders.
     """
     matrix[np.diag_indices_from(matrix)] += of_goods
+    return _scaled_solver(matrix) or _scaled_solver(_definite(matrix))
+
+
+def _scaled_solver(matrix: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
     scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), 1e-300))
     solve = _solver_of(matrix * scale[:, np.newaxis] * scale)
     return None if solve is None else lambda right: np.asarray(scale * solve(scale * right))
+
+
+def _definite(matrix: FloatArray) -> FloatArray:
+    """The matrix with as much more on its diagonal as any two goods need to be positive definite.
+
+    Classes whose floors take all that they can have do not answer to prices. Rounding leaves
+    something of their large numbers, below 0 too.
+    """
+    size = np.abs(np.diag(matrix))
+    squares = matrix * matrix
+    np.fill_diagonal(squares, 0.0)
+    needed = (squares / np.maximum(size, 1e-300)).max(axis=1, initial=0.0)
+    raised = matrix.copy()
+    np.fill_diagonal(raised, np.maximum(size, BEYOND * needed))
+    return raised
 
 
 def _solver_of(matrix: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
