@@ -14,10 +14,10 @@ from optsched.cli.solution_view import (
     decided_elsewhere,
     plain,
     price,
-    quantity,
     seen_gap,
     status_text,
     title,
+    with_unit,
     worth_words,
 )
 from optsched.cli.tables import (
@@ -129,10 +129,9 @@ def _outcome(row: ComparisonRow) -> list[str | Text]:
     proved = (
         solution.certificate.proof if solution.status in (Status.OPTIMAL, Status.FEASIBLE) else ""
     )
-    objective = "" if solution.objective is None else quantity(solution.objective, unit)
     return [
         status_text(solution.status),
-        objective.partition(" (")[0],
+        "" if solution.objective is None else with_unit(solution.objective, unit),
         optional(seen_gap(solution), share),
         proved,
     ]
@@ -356,9 +355,7 @@ def _label(change: Change) -> str:
 
 
 def _answer(solution: Solution) -> list[str | Text]:
-    _, unit = objective_words(solution.formulation)
-    objective = "" if solution.objective is None else quantity(solution.objective, unit)
-    return [status_text(solution.status), objective.partition(" ")[0]]
+    return [status_text(solution.status), optional(solution.objective, number)]
 
 
 def _signed(difference: float | None) -> str:
@@ -482,7 +479,7 @@ def curve_view(solution: Solution, curve: CapacityCurve) -> Iterator[RenderableT
     yield heading(f"The {words} over the capacity of {name(curve.resource)}, all else held")
     sizes = [number(capacity) for capacity in curve.capacity.tolist()]
     objectives = [
-        quantity(value, unit).partition(" (")[0] if np.isfinite(value) else "none"
+        with_unit(value, unit) if np.isfinite(value) else "none"
         for value in curve.objective.tolist()
     ]
     rows = [list(pair) for pair in zip(sizes, objectives, strict=True)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -119,12 +118,11 @@ def requirements() -> dict[str, str]:
     """Version limits of the packages that optsched needs, from its metadata."""
     from importlib.metadata import requires
 
-    found = {}
-    for text in requires("optsched") or ():
-        match = re.match(r"([A-Za-z0-9_.-]+)\s*([^;]*)", text)
-        if match and "extra ==" not in text:
-            found[match[1].lower()] = match[2].replace(" ", "")
-    return found
+    from packaging.requirements import Requirement
+
+    every = [Requirement(text) for text in requires("optsched") or ()]
+    # Packages of extras have a marker.
+    return {item.name.lower(): str(item.specifier) for item in every if item.marker is None}
 
 
 def versions_here() -> dict[str, str | None]:
@@ -161,43 +159,18 @@ def all_checks() -> Iterator[Check]:
 
 def check_requirements(versions: dict[str, str | None], limits: dict[str, str]) -> Check:
     """Check that every package is installed in a version within its limits."""
+    from packaging.specifiers import SpecifierSet
+
     wrong = []
     for name, limit in limits.items():
         found = versions.get(name)
         if found is None:
             wrong.append(f"{name} is missing, expected {limit or 'any version'}")
-        elif not within(found, limit):
+        elif not SpecifierSet(limit).contains(found, prereleases=True):
             wrong.append(f"{name} is {found}, expected {limit}")
     return Check(
         "requirements", not wrong, "; ".join(wrong) or f"{len(limits)} packages within their limits"
     )
-
-
-def within(version: str, limits: str) -> bool:
-    """Whether a version keeps limits such as ``>=1.12,<1.14``."""
-    found = _numbers(version)
-    for limit in filter(None, limits.split(",")):
-        match = re.fullmatch(r"(>=|<=|==|!=|<|>|~=)(.+)", limit)
-        if match is None:
-            continue
-        there = _numbers(match[2])
-        order = (found > there) - (found < there)
-        if not {
-            ">=": order >= 0,
-            "~=": order >= 0,
-            ">": order > 0,
-            "<": order < 0,
-            "<=": order <= 0,
-            "==": order == 0,
-            "!=": order != 0,
-        }[match[1]]:
-            return False
-    return True
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    numbers = [int(part) for part in re.findall(r"\d+", re.split(r"[a-z+]", version)[0])]
-    return tuple(numbers + [0] * (4 - len(numbers)))
 
 
 def check_entry_points() -> Iterator[Check]:

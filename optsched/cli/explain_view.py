@@ -16,6 +16,7 @@ from optsched.cli.solution_view import (
     result_facts,
     title,
     unplaced,
+    worth_words,
 )
 from optsched.cli.tables import (
     facts,
@@ -214,27 +215,16 @@ def _pays(found: JobExplanation) -> Iterator[RenderableType]:
     """Resources that the job holds, and their cost."""
     if not found.pays:
         return
+    rows = [[name(item.resource), number(round(item.used, 6))] for item in found.pays]
     if found.no_prices is not None:
-        rows = [[name(item.resource), number(round(item.used, 6))] for item in found.pays]
         yield table("resource", "holds", rows=rows, title="What it uses")
         return
-    rows = [
-        [
-            name(item.resource),
-            number(round(item.used, 6)),
-            rounded(item.price or 0.0),
-            rounded(item.paid or 0.0),
-        ]
-        for item in found.pays
-    ]
+    for row, item in zip(rows, found.pays, strict=True):
+        row += [rounded(item.price or 0.0), rounded(item.paid or 0.0)]
     yield table(
         "resource", "holds", "price of one", "pays", rows=rows, title="What it uses and pays"
     )
-    words, unit = objective_words(found.solution.formulation)
-    change = "fall" if found.solution.sense == "min" else "rise"
-    yield (
-        f"prices: {change} of the {words}{f' ({unit})' if unit else ''} for one more, at the margin"
-    )
+    yield worth_words(found.solution, "prices")
 
 
 def _binding(found: JobExplanation) -> Iterator[RenderableType]:

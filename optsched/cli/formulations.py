@@ -64,42 +64,27 @@ def described(owner: Any) -> dict[str, Any]:
     from optsched.formulation.options import own_options, shared_options
     from optsched.ranking import Ranking
 
+    kind = "formulation"
+    if issubclass(owner, SideConstraint):
+        kind = "constraint"
+    elif issubclass(owner, Ranking):
+        kind = "ranking"
+    document = {"name": owner.kind if kind == "constraint" else owner.name, "kind": kind}
+    if kind == "formulation":
+        document |= {"sense": owner.sense, "objective": owner.objective_words}
+    if kind != "constraint":
+        document["aliases"] = list(owner.aliases)
+    if kind == "formulation":
+        document["accepts"] = sorted(owner.accepts)
     text = inspect.cleandoc(owner.__doc__ or "")
-    summary = text.splitlines()[0] if text else ""
-    rest = {
+    document["summary"] = text.partition("\n")[0]
+    if kind != "ranking":
+        document["reads"] = sorted(owner.reads)
+    return document | {
         "module": owner.__module__,
         "options": _options(own_options(owner)),
         "shared_options": _options(shared_options(owner)),
         "text": text,
-    }
-    if issubclass(owner, SideConstraint):
-        reads = sorted(owner.reads)
-        return {
-            "name": owner.kind,
-            "kind": "constraint",
-            "summary": summary,
-            "reads": reads,
-            **rest,
-        }
-    aliases = list(owner.aliases)
-    if issubclass(owner, Ranking):
-        return {
-            "name": owner.name,
-            "kind": "ranking",
-            "aliases": aliases,
-            "summary": summary,
-            **rest,
-        }
-    return {
-        "name": owner.name,
-        "kind": "formulation",
-        "sense": owner.sense,
-        "objective": owner.objective_words,
-        "aliases": aliases,
-        "accepts": sorted(owner.accepts),
-        "summary": summary,
-        "reads": sorted(owner.reads),
-        **rest,
     }
 
 

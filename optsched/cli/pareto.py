@@ -108,9 +108,7 @@ def pareto(
     write_document(front.to_document, output)
     picture = plot if front.points else None
     if picture is not None:
-        from optsched.report import front_picture, save_picture
-
-        save_picture(front_picture(front), picture)
+        front.plot().save(picture)
     shell.answer(
         as_json or output == "-",
         front.to_document,

@@ -557,10 +557,12 @@ def idle_jobs(allocation: Allocation) -> Iterator[RenderableType]:
 
 def quantity(value: float, unit: str) -> str:
     """A number with its unit; seconds also as a readable duration."""
-    if not unit:
-        return number(value)
     long = f" ({seconds(value)})" if unit == "s" and 120 <= value < float("inf") else ""
-    return f"{number(value)} {unit}{long}"
+    return with_unit(value, unit) + long
+
+
+def with_unit(value: float, unit: str) -> str:
+    return f"{number(value)} {unit}" if unit else number(value)
 
 
 def resource_tables(solution: Solution) -> Iterator[RenderableType]:
@@ -594,13 +596,12 @@ def resource_tables(solution: Solution) -> Iterator[RenderableType]:
         yield worth_words(solution)
 
 
-def worth_words(solution: Solution) -> str:
+def worth_words(solution: Solution, what: str = "worth") -> str:
     """Explanation of the prices."""
     words, unit = objective_words(solution.formulation)
     change = "fall" if solution.sense == "min" else "rise"
-    return (
-        f"worth: {change} of the {words}{f' ({unit})' if unit else ''} for one more, at the margin"
-    )
+    of = f"{words} ({unit})" if unit else words
+    return f"{what}: {change} of the {of} for one more, at the margin"
 
 
 def price(value: float) -> str:

@@ -167,27 +167,18 @@ def _condensed(
     return links, inside
 
 
-def _levels(leaves: Iterable[str], links: Iterable[Link]) -> dict[str, int]:
+def _levels(leaves: set[str], links: Iterable[Link]) -> dict[str, int]:
     """Distance in links from each other switch to the nearest leaf switch; switches that reach none
     are placed on top.
     """
-    near: dict[str, set[str]] = {}
-    for link in links:
-        one, other = link.ends
-        if isinstance(one, str) and isinstance(other, str):
-            near.setdefault(one, set()).add(other)
-            near.setdefault(other, set()).add(one)
-    frontier = sorted(leaves)
-    depth = 0
-    level = dict.fromkeys(frontier, 0)
-    while frontier:
-        depth += 1
-        frontier = sorted(
-            {other for name in frontier for other in near.get(name, ())} - level.keys()
-        )
-        level |= dict.fromkeys(frontier, depth)
-    level |= dict.fromkeys(sorted(near.keys() - level.keys()), max(depth, 1))
-    return {name: step for name, step in level.items() if step > 0}
+    import networkx
+
+    between = [link.ends for link in links if all(isinstance(end, str) for end in link.ends)]
+    graph: networkx.Graph[Any] = networkx.Graph(between)
+    graph.add_nodes_from(leaves)
+    near = networkx.multi_source_dijkstra_path_length(graph, leaves) if leaves else {}
+    top = max(near.values(), default=0) + 1
+    return {name: int(near.get(name, top)) for name in sorted(graph.nodes - leaves)}
 
 
 def _values(parts: Iterable[Iterable[float]]) -> tuple[float, ...]:

@@ -36,12 +36,12 @@ from optsched.report.palette import (
     job_colours,
 )
 from optsched.report.pictures import (
+    add_rectangles,
     grid_below,
     head,
     legend_below,
     new_axes,
     plain_frame,
-    rectangles,
     require_matplotlib,
     short,
     size_of,
@@ -256,8 +256,6 @@ class Band:
 
     Attributes
     ----------
-    pool : int
-        Row of the pools, -1 for stretches without one.
     label : str
     gpus : int
         GPUs of the pool; without a pool, the most that are held at a time.
@@ -265,8 +263,8 @@ class Band:
         The stretches that run here.
     lanes : Lanes
         Their blocks; ``lanes.stretch`` is an index into ``runs``.
-    top, inches, gap : float
-        Position of the band, its height, and the gap above it.
+    top, inches : float
+        Position of the band, and its height.
     """
 
     label: str
@@ -275,7 +273,6 @@ class Band:
     lanes: Lanes
     top: float
     inches: float
-    gap: float
 
     @property
     def of_gpu(self) -> float:
@@ -305,7 +302,7 @@ def bands_of(instance: Instance, runs: Runs) -> list[Band]:
         wanted = np.maximum(wanted * PAGE / wanted.sum(), SMALLEST)
     tops = np.concatenate(([0.0], np.cumsum(wanted + GAP)))
     return [
-        Band(*parts, top=float(top), inches=float(inches), gap=GAP)
+        Band(*parts, top=float(top), inches=float(inches))
         for parts, top, inches in zip(found, tops, wanted, strict=False)
     ]
 
@@ -408,7 +405,7 @@ def rounds_gantt(answer: Answer | Rounds, ax: Axes | None = None) -> Axes:
 
 def _draw(rows: GanttRows, ax: Axes | None) -> Axes:
     bands = bands_of(rows.instance, rows.runs)
-    ax = ax or new_axes(WIDTH, 1.35 + sum(band.inches + band.gap for band in bands))
+    ax = ax or new_axes(WIDTH, 1.35 + sum(band.inches + GAP for band in bands))
     low = min(float(rows.runs.start.min()), 0.0)
     high = max(float(rows.runs.end.max()), float(rows.cuts.max(initial=0.0)))
     ax.set_xlim(low, low + (high - low) * 1.01 if high > low else low + 1.0)
@@ -537,23 +534,17 @@ def write_names(ax: Axes, names: JobNames, blocks: Blocks, colours: Mapping[int,
 
 def add_boxes(ax: Axes, blocks: Blocks, colours: Mapping[int, str]) -> Collection:
     """Draw the blocks in the colours of their jobs."""
-    from matplotlib.collections import PolyCollection
-
-    left = blocks.left
-    top = blocks.top
-    right = blocks.right
-    bottom = blocks.bottom
-    edge = 0.7 if len(left) <= 400 else 0.2
-    fill = [colours[job] for job in blocks.job.tolist()]
-    boxes = PolyCollection(
-        rectangles(left, top, right, bottom),
-        facecolors=fill,
+    return add_rectangles(
+        ax,
+        blocks.left,
+        blocks.top,
+        blocks.right,
+        blocks.bottom,
+        facecolors=[colours[job] for job in blocks.job.tolist()],
         edgecolors=PAPER,
-        linewidths=edge,
+        linewidths=0.7 if len(blocks.job) <= 400 else 0.2,
         zorder=2,
     )
-    ax.add_collection(boxes)
-    return boxes
 
 
 def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:

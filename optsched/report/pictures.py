@@ -23,6 +23,7 @@ from optsched.report.palette import INK, LABEL, LINE, MUTED, SMALL, SUBTITLE, TI
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.collections import Collection
     from matplotlib.figure import Figure
 
 # Metadata of each file format, without the time and the version that matplotlib writes by default.
@@ -217,12 +218,21 @@ def round_factors(low: float, high: float, factors: Sequence[float]) -> list[flo
     return [value for value in every if low <= value <= high]
 
 
-def rectangles(
-    left: FloatArray, top: FloatArray, right: FloatArray, bottom: FloatArray
-) -> list[FloatArray]:
-    """Corners of rectangles, in the form that polygon collections need."""
+def add_rectangles(
+    ax: Axes,
+    left: FloatArray,
+    top: FloatArray,
+    right: FloatArray,
+    bottom: FloatArray,
+    **style: Any,
+) -> Collection:
+    """Draw rectangles as one collection, with properties of polygons."""
+    from matplotlib.collections import PolyCollection
+
     corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1)
-    return list(corners.reshape(-1, 4, 2))
+    boxes = PolyCollection(list(corners.reshape(-1, 4, 2)), **style)
+    ax.add_collection(boxes)
+    return boxes
 
 
 def legend_beside(

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,11 +36,11 @@ from optsched.report.palette import (
     job_colours,
 )
 from optsched.report.pictures import (
+    add_rectangles,
     figure_of,
     head,
     legend_below,
     new_axes,
-    rectangles,
     require_matplotlib,
     short,
     width_of,
@@ -718,26 +718,22 @@ def _end(
 
 def _draw_hosts(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
     """Boxes of the hosts, hatched by their state, with names where there is room."""
-    from matplotlib.collections import PolyCollection
-
     fabric = cells.fabric
     line = 0.8 if layout.sizes.named else min(0.6, 4 * layout.sizes.cell)
     for state, hatch in enumerate(HATCHES):
         in_state = fabric.state == state
         if in_state.any():
-            left, top, width, height = layout.host[in_state].T
-            ax.add_collection(
-                PolyCollection(
-                    _boxes(left, top, width, height),
-                    facecolors=PAPER if state == 0 else IDLE,
-                    edgecolors=LINE if state == 0 else MUTED,
-                    linewidths=line,
-                    hatch=hatch or None,
-                    zorder=2,
-                    rasterized=fabric.total > RASTER,
-                    label=STATES[state],
-                    hatch_linewidth=0.5,
-                )
+            _add_boxes(
+                ax,
+                *layout.host[in_state].T,
+                facecolors=PAPER if state == 0 else IDLE,
+                edgecolors=LINE if state == 0 else MUTED,
+                linewidths=line,
+                hatch=hatch or None,
+                zorder=2,
+                rasterized=fabric.total > RASTER,
+                label=STATES[state],
+                hatch_linewidth=0.5,
             )
     if layout.sizes.named:
         for name, state, (left, top, width, _) in zip(
@@ -761,7 +757,6 @@ def _draw_gpus(
     ax: Axes, cells: TopologyCells, layout: ClusterLayout, colours: Mapping[int, str]
 ) -> None:
     """Draw free and held cells (or stripes), and the numbers of the jobs if there is room."""
-    from matplotlib.collections import PolyCollection
 
     fabric = cells.fabric
     side = layout.sizes.cell
@@ -773,46 +768,42 @@ def _draw_gpus(
     inner = np.full(len(layout.gpu), side - 2 * margin)
     corner = layout.gpu + margin
     flat = fabric.total > RASTER
-    ax.add_collection(
-        PolyCollection(
-            _boxes(corner[free, 0], corner[free, 1], inner[free], inner[free]),
-            facecolors=PAPER,
-            edgecolors=LINE,
-            linewidths=0.6 if named else min(0.4, 3 * side),
-            zorder=3,
-            rasterized=flat,
-            label="free",
-        )
+    _add_boxes(
+        ax,
+        corner[free, 0],
+        corner[free, 1],
+        inner[free],
+        inner[free],
+        facecolors=PAPER,
+        edgecolors=LINE,
+        linewidths=0.6 if named else min(0.4, 3 * side),
+        zorder=3,
+        rasterized=flat,
+        label="free",
     )
     width = inner[cells.gpu] * cells.width
     left = corner[cells.gpu, 0] + inner[cells.gpu] * cells.left
-    ax.add_collection(
-        PolyCollection(
-            _boxes(left, corner[cells.gpu, 1], width, inner[cells.gpu]),
-            linewidths=0,
-            zorder=3,
-            facecolors=[colours[job] for job in cells.job.tolist()],
-            rasterized=flat,
-            label="held",
-        )
+    held = np.stack([left, corner[cells.gpu, 1], width, inner[cells.gpu]])
+    _add_boxes(
+        ax,
+        *held,
+        linewidths=0,
+        zorder=3,
+        facecolors=[colours[job] for job in cells.job.tolist()],
+        rasterized=flat,
+        label="held",
     )
     across = cells.crossing & (side >= OUTLINED)
     if across.any():
         # A colour alone does not tell that its cells are in several racks.
-        ax.add_collection(
-            PolyCollection(
-                _boxes(
-                    left[across],
-                    corner[cells.gpu[across], 1],
-                    width[across],
-                    inner[cells.gpu[across]],
-                ),
-                facecolors="none",
-                edgecolors=INK,
-                linewidths=OUTLINE if named else OUTLINE / 2,
-                zorder=3.5,
-                label="crosses racks",
-            )
+        _add_boxes(
+            ax,
+            *held[:, across],
+            facecolors="none",
+            edgecolors=INK,
+            linewidths=OUTLINE if named else OUTLINE / 2,
+            zorder=3.5,
+            label="crosses racks",
         )
     if named and len(colours) <= NUMBERED:
         middle = corner[cells.gpu, 1] + side / 2 - margin
@@ -844,11 +835,16 @@ def _write_numbers(
             )
 
 
-def _boxes(
-    left: FloatArray, top: FloatArray, width: FloatArray, height: FloatArray
-) -> list[FloatArray]:
-    """Corners of rectangles of these sizes."""
-    return rectangles(left, top, left + width, top + height)
+def _add_boxes(
+    ax: Axes,
+    left: FloatArray,
+    top: FloatArray,
+    width: FloatArray,
+    height: FloatArray,
+    **style: Any,
+) -> None:
+    """Draw rectangles of these sizes."""
+    add_rectangles(ax, left, top, left + width, top + height, **style)
 
 
 def _add_rounded(

@@ -51,7 +51,6 @@ def trace_page(summary: TraceSummary) -> Axes:
     SolverUnavailable
         If matplotlib is not installed.
     """
-    _some(summary)
     _, panels = new_panels(11.0, 7.4)
     arrivals_picture(summary, panels[0, 0])
     load_picture(summary, panels[0, 1])
@@ -63,8 +62,7 @@ def trace_page(summary: TraceSummary) -> Axes:
 
 def arrivals_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     """Draw how many jobs arrive per hour, and the mean of the trace."""
-    _some(summary)
-    ax = ax or new_axes(6.0, 3.6)
+    ax = _axes(summary, ax)
     edges, width, unit, name = _bins(summary)
     jobs, _ = np.histogram(summary.arrival, edges)
     _bars(ax, edges, jobs / (width / HOUR), unit)
@@ -81,8 +79,7 @@ def load_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     """Draw the GPU-hours that arrive divided by the GPU-hours of the cluster in that time; above 1,
     jobs must wait.
     """
-    _some(summary)
-    ax = ax or new_axes(6.0, 3.6)
+    ax = _axes(summary, ax)
     edges, width, unit, name = _bins(summary)
     hours, _ = np.histogram(summary.arrival, edges, weights=np.nan_to_num(summary.demand.least))
     has = summary.gpus * width / HOUR
@@ -102,9 +99,7 @@ def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     """Draw the share of jobs, and of their GPU-hours,
     with durations up to a value (in their fastest configuration).
     """
-    _some(summary)
-    ax = ax or new_axes(6.0, 3.6)
-    plain_frame(ax, "left", "bottom")
+    ax = _axes(summary, ax)
     demand = summary.demand
     runs = demand.runs & (np.nan_to_num(demand.seconds) > 0)
     order = np.argsort(demand.seconds[runs], kind="stable")
@@ -142,9 +137,7 @@ def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
 
 def gangs_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     """Draw the shares of jobs and of GPU-hours by gang size."""
-    _some(summary)
-    ax = ax or new_axes(6.0, 3.6)
-    plain_frame(ax, "left", "bottom")
+    ax = _axes(summary, ax)
     shown = largest_parts(summary.gangs, GANGS, "other")
     place = np.arange(len(shown))
     for amounts, shift, colour, words in (
@@ -170,9 +163,13 @@ def gangs_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _some(summary: TraceSummary) -> None:
+def _axes(summary: TraceSummary, ax: Axes | None) -> Axes:
+    """The axes of a picture, by default on a new figure; refuses a trace without jobs."""
     if not summary.jobs:
         raise UsageError("there is nothing to draw: the trace has no jobs")
+    ax = ax or new_axes(6.0, 3.6)
+    plain_frame(ax, "left", "bottom")
+    return ax
 
 
 def _bins(summary: TraceSummary) -> tuple[FloatArray, float, float, str]:
@@ -189,7 +186,6 @@ def _bins(summary: TraceSummary) -> tuple[FloatArray, float, float, str]:
 
 
 def _bars(ax: Axes, edges: FloatArray, heights: FloatArray, unit: float) -> None:
-    plain_frame(ax, "left", "bottom")
     ax.stairs(heights, (edges - edges[0]) / unit, fill=True, color=MAIN, zorder=2)
     ax.set_xlim(0, (edges[-1] - edges[0]) / unit)
     ax.set_ylim(0, max(float(heights.max()) * 1.08, 1e-9))

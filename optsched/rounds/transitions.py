@@ -42,6 +42,9 @@ from optsched.rounds.plan import STARTS, STOPS, Plan, Verdict, among
 from optsched.rounds.policy import policy_of
 from optsched.rounds.state import Reservation, RoundState, checked_reservation
 
+NewState = tuple[RoundState, tuple[str, ...]]
+"""A state after a change, and notices about it to the user."""
+
 # --- plans ---------------------------------------------------------------------------------
 
 
@@ -91,7 +94,7 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
     )
 
 
-def without_lost(state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+def without_lost(state: RoundState) -> NewState:
     """The state after the jobs on nodes that are down stopped, and the names of these jobs."""
     lost = Running.of(state.instance).lost
     names = state.instance.jobs_table.names
@@ -144,7 +147,7 @@ class Event(Document):
         state, notices = self.apply(advanced(changes.state, now))
         return EventEffect(partial(changes.then, state), notices)
 
-    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+    def apply(self, state: RoundState) -> NewState:
         """The state after the event and notices, given the state before it; raises as `outcome`."""
         raise NotImplementedError
 
@@ -184,7 +187,7 @@ class Stopped(Event):
     event: Literal["stopped"] = "stopped"
     jobs: Tuple[Name]
 
-    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+    def apply(self, state: RoundState) -> NewState:
         rows = [_row(state.instance, name, f"jobs[{at}]") for at, name in enumerate(self.jobs)]
         _refuse_twice(len(set(rows)), self.jobs)
         mask = mask_of(rows, len(state.instance.jobs_table))
@@ -232,7 +235,7 @@ class NodeStates(Event):
     event: Literal["nodes"] = "nodes"
     states: dict[str, NodeState]
 
-    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+    def apply(self, state: RoundState) -> NewState:
         # Jobs leave nodes that drain or are reserved with the next plan.
         state, hit = without_lost(replace(state, instance=with_nodes(state.instance, self.states)))
         return state, tuple(f"job {name} stopped: a node that it held is down" for name in hit)
@@ -249,7 +252,7 @@ class Reserve(Event):
     start: Time
     end: Time
 
-    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+    def apply(self, state: RoundState) -> NewState:
         item = Reservation(self.nodes, self.start, self.end, self.name)
         checked_reservation(item, state.instance.cluster)
         if any(other.name == self.name for other in state.reservations):
@@ -263,7 +266,7 @@ class Release(Event):
     event: Literal["release"] = "release"
     name: Name
 
-    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+    def apply(self, state: RoundState) -> NewState:
         kept = tuple(item for item in state.reservations if item.name != self.name)
         if len(kept) == len(state.reservations):
             raise InvalidInput("name", show(self.name), "the name of a reservation")
@@ -278,7 +281,7 @@ class Resize(Event):
     event: Literal["resize"] = "resize"
     add: dict[str, Annotated[float, Field(allow_inf_nan=False)]]
 
-    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+    def apply(self, state: RoundState) -> NewState:
         before = state.instance.jobs_table.running
         instance = resized(state.instance, self.add)
         # `resized` changes the name of the instance; a scheduler keeps it.
@@ -323,7 +326,7 @@ class Update(Event):
         "checkpoint_interval",
     )
 
-    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+    def apply(self, state: RoundState) -> NewState:
         row = _row(state.instance, self.job, "job")
         table = state.instance.jobs_table
         columns = {}
@@ -446,7 +449,7 @@ def after_event(changes: Changes, event: Event) -> EventEffect:
         return event.outcome(changes, max(event.now, changes.now))
 
 
-def _without_nodes(state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+def _without_nodes(state: RoundState) -> NewState:
     """The state without nodes that do not exist in its reservations, and notices about them."""
     kept = []
     notices = []

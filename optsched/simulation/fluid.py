@@ -66,7 +66,10 @@ class Fluid(SimulationRun):
             if not len(jobs):
                 if not np.isfinite(event):
                     break
-                self._note(now, event, 0, 0, np.zeros(len(self._gpus())), 0.0, False)
+                gpus = self._gpus().astype(float)
+                self.recorder.round(
+                    now, event, running=0, waiting=0, busy=np.zeros(len(gpus)), gpus=gpus
+                )
                 now = event
                 continue
             started = time.perf_counter()
@@ -93,7 +96,16 @@ class Fluid(SimulationRun):
             until = max(until, float(np.nextafter(now, np.inf)))
             busy = self._advance(jobs, shares, speed, now, until)
             running = int((speed[jobs] > 0).sum())
-            self._note(now, until, running, len(jobs) - running, busy, seconds, True)
+            self.recorder.round(
+                now,
+                until,
+                running=running,
+                waiting=len(jobs) - running,
+                busy=busy,
+                gpus=self._gpus().astype(float),
+                seconds=seconds,
+                solved=True,
+            )
             now = until
         self._note_end(now)
 
@@ -180,27 +192,6 @@ class Fluid(SimulationRun):
                 _once(job, first),
                 np.zeros(len(job)),
             )
-        )
-
-    def _note(
-        self,
-        start: float,
-        end: float,
-        running: int,
-        waiting: int,
-        busy: FloatArray,
-        seconds: float,
-        solved: bool,
-    ) -> None:
-        self.recorder.round(
-            start,
-            end,
-            running=running,
-            waiting=waiting,
-            busy=busy,
-            gpus=self._gpus().astype(float),
-            seconds=seconds,
-            solved=solved,
         )
 
 

@@ -48,11 +48,20 @@ FAILED_ROUNDS = 5
 
 @dataclass(frozen=True)
 class _Placed:
-    """Rows that run in a round; arrays of length k: the GPUs of each, and whether it had them in
-    the previous round.
+    """Rows that run in a round; arrays of length k.
+
+    Attributes
+    ----------
+    row, job, partner, pool : IntArray
+        The partner is -1 for a job alone.
+    gpus : list of tuple of int
+    stays : BoolArray
+        Whether the row had the same GPUs in the previous round.
     """
 
     row: IntArray
+    job: IntArray
+    partner: IntArray
     pool: IntArray
     gpus: list[tuple[int, ...]]
     stays: BoolArray
@@ -136,7 +145,7 @@ class GavelRounds(SimulationRun):
                 now = ahead
                 continue
             idle = 0
-            jobs = len(placed.row) + int((self._rows.partner[placed.row] >= 0).sum())
+            jobs = len(placed.row) + int((placed.partner >= 0).sum())
             until, busy = self._run(placed, now, before, min(self._length, self.end - now))
             self._note(now, until, jobs, busy, seconds, solved)
             before = now = until
@@ -276,12 +285,9 @@ class GavelRounds(SimulationRun):
         stays = np.array(
             [before.get(name[row]) == (pool, seats[row]) for row, pool in placed], bool
         )
-        return _Placed(
-            np.array([row for row, _ in placed], np.int64),
-            np.array([pool for _, pool in placed], np.int64),
-            [seats[row] for row, _ in placed],
-            stays,
-        )
+        gpus = [seats[row] for row, _ in placed]
+        seated, pools = np.array(placed, np.int64).reshape(-1, 2).T
+        return _Placed(seated, rows.job[seated], rows.partner[seated], pools, gpus, stays)
 
     def _run(
         self, placed: _Placed, now: float, before: float | None, length: float
@@ -289,10 +295,7 @@ class GavelRounds(SimulationRun):
         """Run the placed rows for a round; returns its end, and GPU seconds by pool."""
         rows = self._rows
         world = self.world
-        row = placed.row
-        pool = placed.pool
-        job = rows.job[row]
-        partner = rows.partner[row]
+        job, partner = placed.job, placed.partner
         # A job that ran in the previous round is not restarted.
         cost = np.where(self._ran[job], 0.0, self.options.restart_cost or 0.0)
         made = world.done.copy()
@@ -306,8 +309,8 @@ class GavelRounds(SimulationRun):
         spent = (
             now + takes - (now if before is None else before) - cost
         )  # a gap before the round counts, as in Gavel's simulator
-        np.add.at(rows.time, (row, pool), spent)
-        self._pool_time += np.bincount(pool, spent, minlength=len(self._pool_time))
+        np.add.at(rows.time, (placed.row, placed.pool), spent)
+        self._pool_time += np.bincount(placed.pool, spent, minlength=len(self._pool_time))
         busy = self._stint(placed, now, now + takes, cost)
         ended = np.concatenate([job, partner[partner >= 0]])
         when = np.concatenate([now + takes, (now + takes)[partner >= 0]])
@@ -336,10 +339,8 @@ class GavelRounds(SimulationRun):
         """
         rows = self._rows
         world = self.world
-        row = placed.row
-        pool = placed.pool
-        job = rows.job[row]
-        partner = rows.partner[row]
+        row, pool = placed.row, placed.pool
+        job, partner = placed.job, placed.partner
         takes = np.zeros(len(row))
         steps = []
         for who, rate in (
@@ -370,19 +371,17 @@ class GavelRounds(SimulationRun):
         """
         rows = self._rows
         world = self.world
-        row = placed.row
-        pool = placed.pool
-        job = rows.job[row]
-        gang = self._gang[rows.job[row]]
+        job, pool = placed.job, placed.pool
+        gang = self._gang[job]
         stage = world.stage[job]
         world.resumes[job] = now + cost
         nodes = -(-gang // self._widest[pool])
         ends = world.run(
             job,
-            rows.rate[row, pool],
-            (rows.partner[row], pool, gang, nodes),
+            rows.rate[placed.row, pool],
+            (placed.partner, pool, gang, nodes),
             now,
-            np.full(len(row), now + length),
+            np.full(len(job), now + length),
         )
         changed = job[world.stage[job] != stage]
         if len(changed):
@@ -398,8 +397,7 @@ class GavelRounds(SimulationRun):
 
     def _stint(self, placed: _Placed, now: float, ends: FloatArray, cost: FloatArray) -> FloatArray:
         """Record which rows held which GPUs."""
-        job = self._rows.job[placed.row]
-        partner = self._rows.partner[placed.row]
+        job, partner = placed.job, placed.partner
         pairs = partner >= 0
         owner = owners([len(held) for held in placed.gpus])
         gpu = np.array([number for held in placed.gpus for number in held], np.int64)

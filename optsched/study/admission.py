@@ -29,6 +29,7 @@ from optsched.arrays import IntArray, finite
 from optsched.assembly import compile_for, formulation_for
 from optsched.candidates.going_on import UNKNOWN_END, unknown_ends
 from optsched.display import Displayed, DisplayedTable, TableColumns, count, moment
+from optsched.display.text import enumerated
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formulation import Restarts, Stretches
 from optsched.formulation.notes import unread_note
@@ -561,7 +562,7 @@ def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool, known: boo
         reason = Reason.CONFLICT
         rows, smallest = probes.conflict(kept, row)
         conflict = tuple(names[other] for other in rows.tolist())
-        words = f"{_listed(('it', *conflict))} cannot all meet their deadlines"
+        words = f"{enumerated(('it', *conflict), 'and')} cannot all meet their deadlines"
         words += "" if smallest else "; perhaps fewer of them cannot either"
     else:
         reason = Reason.NOT_PROVEN
@@ -582,10 +583,6 @@ def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool, known: boo
         extra,
         _cheapest(probes, np.append(kept, row), extra),
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | None:
@@ -715,7 +712,8 @@ def advice(refusal: Refusal, now: float) -> list[str]:
         if gpus is not None:
             found.append(f"{count(gpus, 'more GPU')} of {pool} would let it in")
     if refusal.cheapest is not None and len(refusal.cheapest) > 1:
-        mixture = _listed([f"{gpus} of {pool}" for pool, gpus in refusal.cheapest.items()])
+        each = [f"{gpus} of {pool}" for pool, gpus in refusal.cheapest.items()]
+        mixture = enumerated(each, "and")
         found.append(f"the cheapest that would let it in is a mixture of GPUs: {mixture}")
     if not found and refusal.extra_gpus is not None:
         found.append("no later deadline and no number of further GPUs was found that lets it in")
