@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -82,27 +83,29 @@ class FrontLines:
         )
         both = both[seen]
         hidden = int((~seen).sum())
-        finite = both.min(axis=0), both.max(axis=0)
-        worst = tuple(
-            float(finite[1][place] if axis.sense == "min" else finite[0][place])
-            for place, axis in enumerate(front.axes)
-        )
+        sign = np.array([1.0 if axis.sense == "min" else -1.0 for axis in front.axes])
+        worst = sign * (sign * both).max(axis=0)
         notes = [
             count(len(both), "compromise"),
             "each optimal and certified" if proved.all() else "not all are proven",
         ]
         notes += [f"{hidden} outside: an objective does not exist there"] if hidden else []
         first, second = front.axes
-        ideal = front.ideal if front.ideal is not None and np.isfinite(front.ideal).all() else None
         units = [_unit(axis, both[:, place]) for place, axis in enumerate(front.axes)]
         scale = np.array([unit for unit, _ in units])
+
+        def scaled(corner: Sequence[float] | FloatArray) -> tuple[float, float] | None:
+            x, y = (np.array(corner) / scale).tolist()
+            return (x, y) if np.isfinite([x, y]).all() else None
+
+        one, other = (both / scale).T
         return cls(
-            both[:, 0] / scale[0],
-            both[:, 1] / scale[1],
+            one,
+            other,
             proved,
             not integral,
-            None if ideal is None else (float(ideal[0] / scale[0]), float(ideal[1] / scale[1])),
-            (float(worst[0] / scale[0]), float(worst[1] / scale[1])),
+            None if front.ideal is None else scaled(front.ideal),
+            scaled(worst),
             f"{front.instance.name}: {first.formulation} against {second.formulation}",
             "; ".join(notes),
             units[0][1],

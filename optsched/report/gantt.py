@@ -559,32 +559,25 @@ def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:
     )
     if shown.sum() > MAX_DEADLINES:
         shown &= missed
+    marks = []
+    for band in bands:
+        _, top, _, bottom = _boxes(rows, band)
+        # One mark below the name, in the first block of a stretch.
+        in_band, first = np.unique(band.lanes.stretch, return_index=True)
+        height = bottom - np.minimum((bottom - top) / 2, 0.1)
+        marks.append((band.runs[in_band], height[first]))
+    stretches, heights = (np.concatenate(column) for column in zip(*marks, strict=True))
     for late, colour, marker, label in (
         (False, INK, "|", "deadline"),
         (True, WARNING, "X", "missed deadline"),
     ):
-        at = [np.zeros(0)]
-        height = [np.zeros(0)]
-        end = [np.zeros(0)]
-        for band in bands:
-            _, top, _, bottom = _boxes(rows, band)
-            first = np.unique(band.lanes.stretch, return_index=True)[
-                1
-            ]  # one mark, in the first block of a stretch
-            stretch = band.runs[band.lanes.stretch[first]]
-            some = shown[stretch] & (missed[stretch] == late)
-            at.append(rows.deadline[stretch[some]])
-            height.append(
-                (bottom - np.minimum((bottom - top) / 2, 0.1))[first[some]]
-            )  # below the name
-            end.append(rows.runs.end[stretch[some]])
-        x = np.concatenate(at)
-        y = np.concatenate(height)
-        until = np.concatenate(end)
+        some = shown[stretches] & (missed[stretches] == late)
+        stretch, y = stretches[some], heights[some]
+        x = rows.deadline[stretch]
         if len(x):
             ax.hlines(
                 y,
-                np.minimum(x, until),
+                np.minimum(x, rows.runs.end[stretch]),
                 x,
                 color=colour,
                 linewidth=0.7,

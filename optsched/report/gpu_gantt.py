@@ -86,36 +86,38 @@ class Holders:
     @classmethod
     def of(cls, segments: Segments) -> Holders:
         """Overlapping segments with the same lowest GPU share GPUs, so they are one holder."""
-        count = len(segments)
         order = np.lexsort((segments.start, segments.first_gpu))
-        start = segments.start[order]
-        end = segments.end[order]
-        gpu = segments.first_gpu[order]
-        changes = np.diff(gpu, prepend=gpu[:1]) != 0
-        by_end = np.argsort(end, kind="stable")
-        rank = np.argsort(by_end)
-        latest = np.maximum.accumulate(rank + count * np.cumsum(changes)) % max(
-            count, 1
-        )  # end so far on this GPU
-        slack = 1e-9 * float(end.max(initial=0.0) - start.min(initial=0.0))
-        new = np.ones(count, bool)
-        new[1:] = changes[1:] | (start[1:] >= end[by_end[latest[:-1]]] - slack)
-        place = np.cumsum(new) - 1
-        heads = np.flatnonzero(new)
-        ends = np.full(len(heads), -np.inf)
-        np.maximum.at(ends, place, end)
-        first = order[heads]
-        by_start = np.lexsort((first, segments.start[first]))
-        of_segment = np.empty(count, np.int64)
-        of_segment[order] = np.argsort(by_start)[place]
-        chosen = first[by_start]
+        slack = 1e-9 * float(segments.end.max(initial=0.0) - segments.start.min(initial=0.0))
+        # The first segment and the end of each holder, and the holder of each segment.
+        first: list[int] = []
+        ends: list[float] = []
+        of_segment = np.empty(len(segments), np.int64)
+        present_gpu, latest = None, 0.0
+        for row, gpu, start, end in zip(
+            order.tolist(),
+            segments.first_gpu[order].tolist(),
+            segments.start[order].tolist(),
+            segments.end[order].tolist(),
+            strict=True,
+        ):
+            if gpu != present_gpu or start >= latest - slack:
+                first.append(row)
+                ends.append(end)
+            else:
+                ends[-1] = max(ends[-1], end)
+            of_segment[row] = len(first) - 1
+            latest = end if gpu != present_gpu else max(latest, end)
+            present_gpu = gpu
+        head = np.array(first, np.int64)
+        by_start = np.lexsort((head, segments.start[head]))
+        head = head[by_start]
         return cls(
-            segments.start[chosen],
-            ends[by_start],
-            segments.gpus[chosen],
-            segments.nodes[chosen],
-            segments.first_gpu[chosen],
-            of_segment,
+            segments.start[head],
+            np.array(ends)[by_start],
+            segments.gpus[head],
+            segments.nodes[head],
+            segments.first_gpu[head],
+            np.argsort(by_start)[of_segment],
         )
 
 

@@ -485,11 +485,9 @@ def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) 
     )
     alone = np.flatnonzero(columns.partner < 0)
     known = np.column_stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
-    alone = alone[find_rows(firm, known) >= 0]
-    known = np.column_stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
+    of_hosts = find_rows(firm, known) >= 0
     wanted = np.column_stack([kind, columns.pool[pairs], columns.gpus[pairs]])
-    place = find_rows(known, wanted)
-    return gathered(alone, place, -1)
+    return gathered(alone[of_hosts], find_rows(known[of_hosts], wanted), -1)
 
 
 # --- checks before the first round -----------------------------------------------------------

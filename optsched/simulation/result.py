@@ -214,16 +214,12 @@ def _over_time(simulation: Simulation) -> dict[str, float | None]:
     ]
     planned = rounds.seconds[rounds.solved] * 1e3
     return {
-        "utilisation": float(busy.sum() / available.sum()) if available.sum() > 0 else None,
-        "progress": float((busy.sum() - simulation.jobs.restoring.sum()) / available.sum())
-        if available.sum() > 0
-        else None,
+        "utilisation": _part(busy.sum(), available.sum()),
+        "progress": _part(busy.sum() - simulation.jobs.restoring.sum(), available.sum()),
         "energy": sum(joules) / JOULES_PER_KWH if len(joules) == len(pools) else None,
-        "fragmentation": float((rounds.stranded * length).sum() / free) if free > 0 else None,
-        "mean_queue": max(time_present - float(simulation.jobs.held.sum()), 0.0) / seconds
-        if seconds > 0
-        else None,
-        "mean_contention": time_present / seconds if seconds > 0 else None,
+        "fragmentation": _part((rounds.stranded * length).sum(), free),
+        "mean_queue": _part(max(time_present - float(simulation.jobs.held.sum()), 0.0), seconds),
+        "mean_contention": _part(time_present, seconds),
         "rounds": len(rounds),
         "solves": int(rounds.solved.sum()),
         "fallbacks": int(rounds.fallback.sum()),
@@ -263,6 +259,11 @@ def _cost(simulation: Simulation, counted: BoolArray) -> float | None:
         pool.cost_per_gpu_hour is not None for pool in simulation.trace.instance.cluster.pools
     )
     return float(simulation.jobs.cost[counted].sum()) if priced else None
+
+
+def _part(amount: float, whole: float) -> float | None:
+    """Amount over whole; None if there is no whole."""
+    return float(amount / whole) if whole > 0 else None
 
 
 def _mean(values: FloatArray) -> float | None:

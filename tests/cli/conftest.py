@@ -54,6 +54,12 @@ class Result:
             else text in str(error)
         )
 
+    def check_width(self, columns: int) -> None:
+        """Every line fits, and none ends with a blank."""
+        lines = self.out.splitlines()
+        assert max(map(len, lines), default=0) <= columns
+        assert not any(line != line.rstrip() for line in lines)
+
     @property
     def complaints(self) -> str:
         """Standard error without notes on the answer (`test_cli_notes.py`)."""

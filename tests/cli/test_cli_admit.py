@@ -92,20 +92,21 @@ def test_wrong_words(run: Any, write: Write, given: tuple[str, ...], code: int, 
     assert len(result.complaints.splitlines()) == 1
 
 
-def test_a_file_that_holds_no_jobs(run: Any, write: Write, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[1]", "jobs[0]: found 1, expected a job"),
+        ("", "found an empty file of jobs, expected a JSON document"),
+    ],
+)
+def test_a_file_that_holds_no_jobs(
+    run: Any, write: Write, tmp_path: Path, text: str, told: str
+) -> None:
     path = tmp_path / "new.json"
-    path.write_text("[1]")
+    path.write_text(text)
     result = run("admit", write(CLUSTER), "--add", path)
     assert result.code == 3
-    assert "jobs[0]: found 1, expected a job" in result.complaints
-
-
-def test_an_empty_file(run: Any, write: Write, tmp_path: Path) -> None:
-    path = tmp_path / "new.json"
-    path.write_text("")
-    result = run("admit", write(CLUSTER), "--add", path)
-    assert result.code == 3
-    assert "found an empty file of jobs, expected a JSON document" in result.complaints
+    assert told in result.complaints
 
 
 def test_moments_are_written_as_finely_as_the_time_from_now_asks_for(

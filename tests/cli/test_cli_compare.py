@@ -16,11 +16,6 @@ WIDTHS = (60, 80, 100, 200)
 THREE = ("-f", "makespan", "-f", "max-min-fairness", "-f", "isolated")
 
 
-def _fits(text: str, columns: int) -> None:
-    assert max(map(len, text.splitlines()), default=0) <= columns
-    assert not any(line != line.rstrip() for line in text.splitlines())
-
-
 # --- compare ---------------------------------------------------------------------------------------------------------
 
 
@@ -34,7 +29,7 @@ def test_every_comparison_fits(run: Any, name: str, monkeypatch: pytest.MonkeyPa
     for columns in WIDTHS:
         result = run("compare", name, columns=columns)
         assert result.code in (0, 2, 4), result.err  # that of the first, which may refuse
-        _fits(result.out, columns)
+        result.check_width(columns)
     at_80 = run("compare", name, columns=80).out
     for row in known.rows:
         assert any(
@@ -179,7 +174,7 @@ def test_every_explanation_of_a_job_fits(run: Any, formulation: str) -> None:
     for columns in WIDTHS:
         result = run("explain", *JOB, "-f", formulation, columns=columns)
         assert (result.code, result.complaints) == (0, "")
-        _fits(result.out, columns)
+        result.check_width(columns)
     assert result.out.startswith(f"quickstart: {formulation}: job resnet-50-1\n")
 
 

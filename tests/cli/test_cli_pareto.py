@@ -16,11 +16,6 @@ WIDTHS = (60, 80, 100, 200)
 TWO = ("-f", "makespan", "-f", "cost", "--points", "4")
 
 
-def _fits(text: str, columns: int) -> None:
-    assert max(map(len, text.splitlines()), default=0) <= min(columns, 100)
-    assert not any(line != line.rstrip() for line in text.splitlines())
-
-
 @pytest.mark.parametrize(
     "pair",
     [
@@ -36,7 +31,7 @@ def test_every_front_fits(run: Any, pair: tuple[str, str]) -> None:
             "pareto", "@quickstart", "-f", pair[0], "-f", pair[1], "--points", "4", columns=columns
         )
         assert (result.code, result.err) == (0, "")
-        _fits(result.out, columns)
+        result.check_width(columns)
 
 
 def test_the_whole_of_a_small_front(run: Any, small: dict[str, Any], write: Write) -> None:

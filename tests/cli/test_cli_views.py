@@ -55,9 +55,9 @@ def test_every_view_fits(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -
                 assert result.code in (0, 2, 4) or (result.code == 3 and lacking) or coarse, (
                     result.err
                 )
-                _fits(result.out, columns)
+                result.check_width(columns)
     for columns in WIDTHS:
-        _fits(run("validate", f"@{name}", columns=columns).out, columns)
+        run("validate", f"@{name}", columns=columns).check_width(columns)
 
 
 def _remembering(solve: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,12 +87,7 @@ def _remembering(solve: Callable[..., Any]) -> Callable[..., Any]:
     ],
 )
 def test_every_catalogue_fits(run: Any, given: list[str], columns: int) -> None:
-    _fits(run(*given, columns=columns).out, columns)
-
-
-def _fits(text: str, columns: int) -> None:
-    assert max(map(len, text.splitlines()), default=0) <= columns
-    assert not any(line != line.rstrip() for line in text.splitlines())
+    run(*given, columns=columns).check_width(columns)
 
 
 def test_widest_without_a_terminal_is_100(run: Any) -> None:
@@ -283,9 +278,9 @@ def test_names_cannot_write_on_the_terminal(run: Any, small: dict[str, Any], wri
     small["jobs"][3]["id"] = "\x9b2J"
     path = write(small)
     for command in ("solve", "explain", "validate"):
-        out = run(command, path).out
-        assert all(char.isprintable() or char == "\n" for char in out)
-        _fits(out, 100)
+        result = run(command, path)
+        assert all(char.isprintable() or char == "\n" for char in result.out)
+        result.check_width(100)
     assert "\\x1b]0;title\\x...yyyyyyyyy" in run("solve", path).out
 
 

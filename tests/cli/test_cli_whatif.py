@@ -15,11 +15,6 @@ WIDTHS = (60, 100)
 THREE = ("--add", "v100:4", "--add", "p100:4", "--add", "k80:-2")
 
 
-def _fits(text: str, columns: int) -> None:
-    assert max(map(len, text.splitlines()), default=0) <= columns
-    assert not any(line != line.rstrip() for line in text.splitlines())
-
-
 @pytest.mark.parametrize(
     "formulation", ["max-min-fairness", "makespan", "max-throughput", "isolated"]
 )
@@ -28,7 +23,7 @@ def test_every_answer_fits(run: Any, formulation: str, more: tuple[str, ...]) ->
     for columns in WIDTHS:
         result = run("whatif", "@quickstart", "-f", formulation, *more, columns=columns)
         assert (result.code, result.complaints) == (0, "")
-        _fits(result.out, columns)
+        result.check_width(columns)
 
 
 @pytest.mark.parametrize("more", [(), ("--each",)])
@@ -49,7 +44,7 @@ def test_every_answer_of_a_plan_fits(
             columns=columns,
         )
         assert (result.code, result.complaints) == (0, "")
-        _fits(result.out, columns)
+        result.check_width(columns)
 
 
 def test_the_whole_of_a_small_answer(run: Any, small: dict[str, Any], write: Write) -> None:
@@ -131,7 +126,7 @@ def test_ranges(run: Any) -> None:
         for columns in WIDTHS:
             result = run("whatif", "@quickstart", "-f", formulation, "--ranging", columns=columns)
             assert (result.code, result.complaints) == (0, "")
-            _fits(result.out, columns)
+            result.check_width(columns)
     out = run("whatif", "@quickstart", "-f", "max-throughput", "--ranging").out
     rows = [line.split() for line in out.splitlines() if line.startswith(("v100", "p100", "k80"))]
     assert [row[0] for row in rows] == ["v100", "p100", "k80"]
@@ -152,10 +147,8 @@ def test_ranges(run: Any) -> None:
 
 def test_a_curve(run: Any) -> None:
     for columns in WIDTHS:
-        _fits(
-            run("whatif", "@quickstart", "-f", "makespan", "--curve", "k80", columns=columns).out,
-            columns,
-        )
+        result = run("whatif", "@quickstart", "-f", "makespan", "--curve", "k80", columns=columns)
+        result.check_width(columns)
     document = run(
         "whatif", "@quickstart", "-f", "max-throughput", "--curve", "v100", "--json"
     ).json

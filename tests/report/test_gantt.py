@@ -311,15 +311,6 @@ def test_what_runs_without_a_pool_has_a_band_and_idle_pools_are_few() -> None:
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["p3\n1 GPU", "no pool"]
 
 
-def test_own_axes_are_used(dozen: Solution) -> None:
-    from matplotlib.figure import Figure
-
-    left, right = Figure(figsize=(12, 4)).subplots(1, 2)
-    assert schedule_gantt(dozen, right) is right
-    assert not left.collections
-    assert len(boxes(right)) >= 12
-
-
 def test_without_a_schedule_or_rounds_there_is_no_picture(dozen: Solution) -> None:
     with pytest.raises(UsageError, match="max-throughput has no rounds: there is nothing to draw"):
         rounds_gantt(dozen)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,16 +115,6 @@ def test_the_picture_says_what_it_shows(quickstart: Solution) -> None:
     assert ax.get_yticklabels()[0].get_text() == "resnet-50-1 (1)"
 
 
-def test_own_axes_are_used(quickstart: Solution) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure()
-    left, right = figure.subplots(1, 2)
-    assert allocation_heatmap(quickstart, right) is right
-    assert not left.images
-    assert len(right.images) == 1
-
-
 def test_colours_do_not_depend_on_the_values(quickstart: Solution, large: Solution) -> None:
     first, second = (allocation_heatmap(solution).images[0] for solution in (quickstart, large))
     assert first.get_clim() == second.get_clim()
@@ -208,47 +196,12 @@ def test_without_jobs_there_is_no_picture() -> None:
         allocation_heatmap(optsched.solve(instance, "max-throughput"))
 
 
-@pytest.mark.parametrize(
-    "kind", ["svg", *(pytest.param(kind, marks=pytest.mark.study) for kind in ("png", "pdf"))]
-)
-def test_files_are_the_same_bytes_each_time(
-    quickstart: Solution, kind: str, tmp_path: Path
-) -> None:
-    contents = []
-    for name in ("first", "second"):
-        save_picture(allocation_heatmap(quickstart), tmp_path / f"{name}.{kind}")
-        contents.append((tmp_path / f"{name}.{kind}").read_bytes())
-    assert contents[0] == contents[1]
-    for word in (b"CreationDate", b"<dc:date", b"Software", b"tIME"):
-        assert word not in contents[0]
-
-
 def test_other_files_are_refused(quickstart: Solution, tmp_path: Path) -> None:
     with refuses("found picture.docx, expected a name that ends in .png, .svg or .pdf", UsageError):
         save_picture(allocation_heatmap(quickstart), tmp_path / "picture.docx")
     with refuses("picture.png: found No such file or directory", UsageError):
         save_picture(allocation_heatmap(quickstart), tmp_path / "nowhere" / "picture.png")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.process
-def test_a_missing_matplotlib_is_named() -> None:
-    program = """
-import sys
-sys.modules["matplotlib"] = None
-import optsched
-from optsched.errors import OptschedError
-from optsched.report import allocation_heatmap
-try:
-    allocation_heatmap(optsched.solve("@quickstart"))
-except OptschedError as error:
-    print(error.exit_code, error)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("7 pictures need matplotlib")
-    assert "pip install matplotlib" in done.stdout
 
 
 def test_labels_fit_the_limit() -> None:

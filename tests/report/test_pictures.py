@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from picture_samples import instance_of, solved, with_placement, with_rounds, wi
 import optsched
 from optsched import report
 from optsched.report import (
+    allocation_heatmap,
     price_bars,
     progress_picture,
     rounds_gantt,
@@ -33,8 +35,11 @@ pytestmark = pytest.mark.picture
 mpl = pytest.importorskip("matplotlib")
 
 
+NAMES = ("heatmap", "topology", "states", "gantt", "rounds", "prices", "progress")
+
+
 @pytest.fixture(scope="module")
-def draw() -> dict[str, Callable[[], Any]]:
+def draw() -> dict[str, Callable[..., Any]]:
     jobs = solved(instance_of(14, {"a": (2, 8), "b": (3, 4)}, 2))
     fair = optsched.solve("@quickstart")
     made = with_placement(with_rounds(with_schedule(jobs)))
@@ -45,13 +50,23 @@ def draw() -> dict[str, Callable[[], Any]]:
     odd = instance_of(1, {"a": (3, 2)}, cluster={"pools": [{"name": "a", "nodes": nodes}]})
     events = [Progress(1.0, 1.0, 3.0), Progress(2.0, 2.0, 2.5)]
     return {
-        "topology": lambda: topology_picture(made),
-        "states": lambda: topology_picture(odd),
-        "gantt": lambda: schedule_gantt(made),
-        "rounds": lambda: rounds_gantt(made),
-        "prices": lambda: price_bars(fair),
-        "progress": lambda: progress_picture(events),
+        "heatmap": partial(allocation_heatmap, fair),
+        "topology": partial(topology_picture, made),
+        "states": partial(topology_picture, odd),
+        "gantt": partial(schedule_gantt, made),
+        "rounds": partial(rounds_gantt, made),
+        "prices": partial(price_bars, fair),
+        "progress": partial(progress_picture, events),
     }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_own_axes_are_used(draw: dict[str, Callable[..., Any]], name: str) -> None:
+    from matplotlib.figure import Figure
+
+    left, right = Figure(figsize=(12, 5)).subplots(1, 2)
+    assert draw[name](right) is right
+    assert (left.has_data(), right.has_data()) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +75,12 @@ def draw() -> dict[str, Callable[[], Any]]:
         pytest.param(
             name, kind, marks=() if kind == "svg" or name == "prices" else pytest.mark.study
         )
-        for name in ("topology", "states", "gantt", "rounds", "prices", "progress")
+        for name in NAMES
         for kind in ("png", "svg", "pdf")
     ],
 )
 def test_files_are_the_same_bytes_each_time(
-    draw: dict[str, Callable[[], Any]], name: str, kind: str, tmp_path: Path
+    draw: dict[str, Callable[..., Any]], name: str, kind: str, tmp_path: Path
 ) -> None:
     contents = []
     for turn in ("first", "second"):
@@ -77,7 +92,7 @@ def test_files_are_the_same_bytes_each_time(
         assert word not in contents[0]
 
 
-def test_pictures_differ(draw: dict[str, Callable[[], Any]], tmp_path: Path) -> None:
+def test_pictures_differ(draw: dict[str, Callable[..., Any]], tmp_path: Path) -> None:
     for name, make in draw.items():
         save_picture(make(), tmp_path / f"{name}.png")
     assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(draw)
@@ -93,7 +108,8 @@ from optsched import report
 from optsched.errors import OptschedError
 from optsched.solvers import Progress
 solution = optsched.solve("@quickstart")
-for draw in (report.topology_picture, report.schedule_gantt, report.rounds_gantt, report.price_bars):
+draws = [report.topology_picture, report.schedule_gantt, report.rounds_gantt, report.price_bars]
+for draw in [*draws, report.allocation_heatmap]:
     try:
         draw(solution)
     except OptschedError as error:
@@ -107,7 +123,7 @@ except OptschedError as error:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     lines = done.stdout.splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert all(
         line.startswith("7 pictures need matplotlib") and "pip install matplotlib" in line
         for line in lines

@@ -140,11 +140,3 @@ def test_without_prices_there_is_no_picture() -> None:
         UsageError, match="the solution is infeasible: only an optimal solution has prices"
     ):
         price_bars(optsched.solve("@infeasible", "max-throughput"))
-
-
-def test_own_axes_are_used(quickstart: Solution) -> None:
-    from matplotlib.figure import Figure
-
-    left, right = Figure().subplots(1, 2)
-    assert price_bars(quickstart, right) is right
-    assert (len(left.patches), len(right.patches)) == (0, 3)

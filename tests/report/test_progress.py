@@ -172,14 +172,6 @@ def test_the_recorder_takes_events_from_any_thread() -> None:
     assert len(recorder.events) == 800
 
 
-def test_own_axes_are_used() -> None:
-    from matplotlib.figure import Figure
-
-    left, right = Figure().subplots(1, 2)
-    assert progress_picture(EVENTS, right) is right
-    assert (len(left.lines), len(right.lines)) == (0, 2)
-
-
 @pytest.mark.parametrize(
     "events", [[Progress(0.0, 3.0, 3.0)], [Progress(1.0, None, 4.0), Progress(2.0, None, None)]]
 )

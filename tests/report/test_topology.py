@@ -479,15 +479,6 @@ def test_a_picture_without_links_above_says_so() -> None:
     assert "links above the leaf switches are not drawn" in words
 
 
-def test_own_axes_are_used(placed: Solution) -> None:
-    from matplotlib.figure import Figure
-
-    left, right = Figure(figsize=(12, 5)).subplots(1, 2)
-    assert topology_picture(placed, right) is right
-    assert not left.collections
-    assert squares(right, "held") == 16
-
-
 def test_an_empty_placement_is_an_idle_cluster(placed: Solution) -> None:
     empty = replace(placed.placement, row=placed.placement.row[:0], gpus=())
     ax = topology_picture(replace(placed, placement=empty))

@@ -77,13 +77,9 @@ def test_rounds_come_near_it_as_they_become_short(make: Make) -> None:
     assert abs(rounds[1] / fluid - 1) < abs(rounds[0] / fluid - 1) + 0.005
 
 
-def test_jobs_that_make_no_progress_are_given_up(make: Make) -> None:
+@pytest.mark.parametrize("failures", [None, 1.0])
+def test_jobs_that_make_no_progress_are_given_up(make: Make, failures: float | None) -> None:
+    """Failures never end, but do not keep it from ending."""
     jobs = [{"id": "wide", "steps": 10.0, "gpus": 4, "throughput": {"p": 1.0}}]
-    result = simulate(make(jobs), mode="fluid")
-    assert "make no progress, and nothing lies ahead" in result.notices[0]
-
-
-def test_failures_that_never_end_do_not_keep_it_from_ending(make: Make) -> None:
-    jobs = [{"id": "wide", "steps": 10.0, "gpus": 4, "throughput": {"p": 1.0}}]
-    result = simulate(make(jobs), mode="fluid", failures=1.0)
+    result = simulate(make(jobs), mode="fluid", failures=failures)
     assert "make no progress, and nothing lies ahead" in result.notices[0]
