@@ -66,7 +66,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Option:
-    """A value that is given by an option.
+    """A value that is given by an option; the `Kind` of its type says how its text is read.
 
     Attributes
     ----------
@@ -78,11 +78,6 @@ class Option:
     short : str, optional
     section : str, optional
         Section of the help. Default: that of the dataclass that declares the option.
-    read : callable, optional
-        As in `Kind`. Default: that of the type's kind; whole numbers (``int``) and numbers
-        (``float``) have one.
-    many : bool
-        As in `Kind`.
     default : str, optional
         Text of the default in the help, if it is not ``str`` of the default.
     source : bool
@@ -98,8 +93,6 @@ class Option:
     flag: str | None = None
     short: str | None = None
     section: str | None = None
-    read: Callable[[Any, str], Any] | None = None
-    many: bool = False
     default: str | None = None
     source: bool = False
     replaces: bool = False
@@ -389,10 +382,8 @@ def derived_option(
         parts.append(f" [default: {item.default:g}{unit}]")
     elif isinstance(item.default, str):
         parts.append(f" [default: {item.default}]")
-    option = Option(
-        " ".join(parts), kind.metavar, flag=flag, section=section, read=kind.read, many=kind.many
-    )
-    return keyword(item.name, Annotated[Any, option], REQUIRED if item.required else None)
+    option = Option(" ".join(parts), flag=flag, section=section)
+    return keyword(item.name, Annotated[Any, option, kind], REQUIRED if item.required else None)
 
 
 def derived_command(
@@ -413,8 +404,6 @@ def _declaration(annotation: Any) -> tuple[Argument | Option | None, Kind | None
     declared = next((item for item in extras if isinstance(item, Argument | Option)), None)
     if not isinstance(declared, Option) or declared.count:
         return declared, None
-    if declared.read is not None:
-        return declared, Kind(declared.read, declared.metavar or "", declared.many)
     # The kind of ``int | None`` is that of ``int``
     choices = [part for part in get_args(shown) if part is not type(None)]
     owner = choices[0] if get_origin(shown) in (Union, UnionType) else shown

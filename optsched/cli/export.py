@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from optsched.cli.options import INFEASIBLE, ProblemOptions, formulation_option, output_option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
-from optsched.cli.values import Target
+from optsched.cli.values import Name, Target
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Exported(ProblemOptions):
     """What is to be written: a program with a formulation, the instance itself without."""
 
     formulation: Annotated[
-        str,
+        Name,
         formulation_option(
             "Write the program of this formulation (mps, lp). Default: write the instance."
         ),

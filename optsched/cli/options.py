@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
-from optsched.cli import values
 from optsched.cli.command import Argument, Option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
-from optsched.cli.values import Constraints, Seconds, Settings, Target
+from optsched.cli.values import Constraints, Name, Seconds, Settings, Target
 from optsched.errors import NOTHING_YET, Interrupted
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class ManyOptions:
 
 def formulation_option(help: str) -> Option:
     """The option -f, --formulation NAME."""
-    return Option(help, "NAME", short="-f", section=PROBLEM, read=values.name)
+    return Option(help, short="-f", section=PROBLEM)
 
 
 def formulations_option(help: str) -> Option:
@@ -114,7 +113,7 @@ class ProblemOptions:
     section: ClassVar = PROBLEM
 
     instance: InstanceFile
-    formulation: Annotated[str, formulation_option("See `optsched formulations`.")] = (
+    formulation: Annotated[Name, formulation_option("See `optsched formulations`.")] = (
         DEFAULT_FORMULATION
     )
     options: Annotated[

@@ -21,7 +21,7 @@ from optsched.cli.options import (
     with_formulation,
 )
 from optsched.cli.shell import Shell
-from optsched.cli.values import Picture
+from optsched.cli.values import Kind, Name, Picture
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Drawn(ProblemOptions):
     """What is to be solved first where no solution is given."""
 
     formulation: Annotated[
-        str,
+        Name,
         formulation_option(
             "Solve with this one first, where no SOLUTION is given "
             f"(default: that of a library file, else {DEFAULT_FORMULATION})."
@@ -61,11 +61,10 @@ def plot(
             f"One of {', '.join(KINDS)} (default: slices of a solution with layouts, "
             "gantt of one with a "
             "schedule, else allocation).",
-            "KIND",
             short="-k",
             section=OUTPUT,
-            read=values.choice(*KINDS),
         ),
+        Kind(values.choice(*KINDS), "KIND"),
     ] = None,
 ) -> int:
     """Draw a solution or a cluster:

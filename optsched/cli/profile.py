@@ -11,7 +11,7 @@ from optsched.cli import values
 from optsched.cli.command import Argument, Option
 from optsched.cli.options import OUTPUT, Json, output_option
 from optsched.cli.shell import Shell
-from optsched.cli.values import Page, Seconds
+from optsched.cli.values import Kind, Page, Seconds
 from optsched.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -34,9 +34,8 @@ class Readings:
         Option(
             "Columns that tell the methods apart.  [default: the first of policy, solver, "
             "formulation, options, settings, threads that has several values]",
-            "COLUMN[,COLUMN]",
-            read=_columns,
         ),
+        Kind(_columns, "COLUMN[,COLUMN]"),
     ] = None
     metric: Annotated[
         list[str] | None,
@@ -89,12 +88,8 @@ def profile(
     ] = None,
     picture: Annotated[
         str,
-        Option(
-            "Profile to draw: time or gap.",
-            "KIND",
-            section=OUTPUT,
-            read=values.choice("time", "gap"),
-        ),
+        Option("Profile to draw: time or gap.", section=OUTPUT),
+        Kind(values.choice("time", "gap"), "KIND"),
     ] = "time",
     full: Annotated[
         bool,

@@ -27,7 +27,7 @@ from optsched.cli.options import (
 )
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, colourful, write_document, written_to
-from optsched.cli.values import Constraints, JsonTarget, Kind, Seconds, Settings
+from optsched.cli.values import Constraints, JsonTarget, Kind, Name, Seconds, Settings
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 
 if TYPE_CHECKING:
@@ -58,15 +58,11 @@ class RoundsPolicy:
         ),
     ] = None
     formulation: Annotated[
-        str | None, formulation_option("What the rounds follow: see `optsched formulations`.")
+        Name | None, formulation_option("What the rounds follow: see `optsched formulations`.")
     ] = None
     ranking: Annotated[
-        str | None,
-        Option(
-            "Follow an order of the jobs instead, such as fcfs or srtf; no program is solved.",
-            "NAME",
-            read=values.name,
-        ),
+        Name | None,
+        Option("Follow an order of the jobs instead, such as fcfs or srtf; no program is solved."),
     ] = None
     options: Annotated[
         Settings | None,
@@ -142,11 +138,8 @@ class PlanOutput:
     ] = None
     schema: Annotated[
         str | None,
-        Option(
-            "Print the JSON Schema of a state or a plan instead.",
-            "WHAT",
-            read=values.choice("state", "plan"),
-        ),
+        Option("Print the JSON Schema of a state or a plan instead."),
+        Kind(values.choice("state", "plan"), "WHAT"),
     ] = None
     job: Annotated[
         str | None,

@@ -200,11 +200,7 @@ def list_view(
             [
                 f"{record['round']:,}",
                 number(record["now"]),
-                f"{jobs['start']:,}",
-                f"{jobs['keep']:,}",
-                f"{jobs['move']:,}",
-                f"{jobs['preempt']:,}",
-                f"{jobs['hold']:,}",
+                *(f"{jobs[key]:,}" for key in ("start", "keep", "move", "preempt", "hold")),
                 percent(record["gpus_in_use"] / gpus) if gpus else "-",
                 "-" if spent is None else seconds(spent),
                 "fallback" if record["fallback"] is not None else record["status"] or "ranked",

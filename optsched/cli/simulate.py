@@ -136,11 +136,8 @@ class ResultOptions:
 
     rho: Annotated[
         Any,
-        Option(
-            "Finish-time ratio: isolated (Themis), contention (Sia) or static (Shockwave).",
-            "KIND",
-            read=_ratio,
-        ),
+        Option("Finish-time ratio: isolated (Themis), contention (Sia) or static (Shockwave)."),
+        Kind(_ratio, "KIND"),
     ] = "isolated"
     unfair: Annotated[
         float, Option("A job with a larger ratio is treated unfairly.", "R", default="1")

@@ -547,9 +547,8 @@ def idle_jobs(allocation: Allocation) -> Iterator[RenderableType]:
     present = (C.of_job >= 0) & C.candidates.present
     jobs = np.flatnonzero(present & ~allocation.served)
     if len(jobs):
-        names = [C.instance.jobs_table.names[job] for job in jobs[:IDLE].tolist()]
-        hidden = "" if len(jobs) <= IDLE else f" and {len(jobs) - IDLE:,} more"
-        yield f"{count(len(jobs), 'job gets', 'jobs get')} nothing: {listed(names, IDLE)}{hidden}"
+        names = [C.instance.jobs_table.names[job] for job in jobs.tolist()]
+        yield f"{count(len(jobs), 'job gets', 'jobs get')} nothing: {listed(names, IDLE)}"
 
 
 # --- objective and resources ----------------------------------------------------------------------

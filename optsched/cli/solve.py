@@ -28,7 +28,7 @@ from optsched.cli.options import (
 )
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, written_to
-from optsched.cli.values import Target
+from optsched.cli.values import Name, Target
 from optsched.errors import (
     Interrupted,
     InvalidArgument,
@@ -50,7 +50,7 @@ class Solved(ProblemOptions):
 
     instance: InstanceOrProgram
     formulation: Annotated[
-        str,
+        Name,
         formulation_option(
             "See `optsched formulations`.  [default: that of a library file, else "
             f"{DEFAULT_FORMULATION}]"

@@ -32,8 +32,8 @@ Value = TypeVar("Value")
 class Kind:
     """The parser of a type of option values.
 
-    A type includes its kind, as in ``Annotated[float, Kind(read_duration, "TIME")]``, so options of
-    that type need not repeat it.
+    A type includes its kind, as in ``Annotated[float, Kind(read_duration, "TIME")]``; numbers and
+    lists of texts have those of `KINDS`. The text of a type without a kind is not changed.
 
     Attributes
     ----------
@@ -297,6 +297,7 @@ TYPES: Mapping[str, Kind] = {
 }
 NAMED = "NAME[:KEY=VALUE,...]"
 
+Name = Annotated[str, Kind(name, "NAME")]
 Seconds = Annotated[float, Kind(duration, "TIME")]
 Bytes = Annotated[float, Kind(size, "SIZE")]
 Json = Annotated[Any, Kind(typed, "VALUE")]

@@ -455,8 +455,9 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
     the right.
     """
     numbering = simulation.trace.instance.cluster.numbering
-    node_top = rows.top[numbering.start[:-1][np.diff(numbering.start) > 0]]
-    node_gpus = np.diff(numbering.start)[np.diff(numbering.start) > 0]
+    numbers = np.flatnonzero(np.diff(numbering.start))
+    node_top = rows.top[numbering.start[numbers]]
+    node_gpus = np.diff(numbering.start)[numbers]
     named = bool((node_gpus * rows.of_gpu).min() >= LABELLED) and by_gpu
     bands = []
     labels = []
@@ -476,7 +477,6 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
             )
     middles = [(top + bottom) / 2 for top, bottom in bands]
     if named:
-        numbers = np.flatnonzero(np.diff(numbering.start) > 0)
         middles = (node_top + node_gpus * rows.of_gpu / 2).tolist()
         labels = [short(numbering.node_name(number), 20) for number in numbers.tolist()]
     draw_ground(ax, bands, node_top[1:].tolist() if by_gpu else [], 1.6)

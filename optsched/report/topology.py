@@ -287,10 +287,7 @@ def header_of(fabric: Fabric, group: HostGroup) -> str:
     low = int(sizes.min())
     high = int(sizes.max())
     each = f"{low}" if low == high else f"{low} to {high}"
-    return (
-        f"{len(sizes):,} node{'s' if len(sizes) != 1 else ''} x {each} "
-        f"GPU{'s' if high != 1 else ''}"
-    )
+    return f"{count(len(sizes), 'node')} x {each} GPU{'s' if high != 1 else ''}"
 
 
 def bandwidth_words(values: tuple[float, ...]) -> str:
@@ -470,13 +467,13 @@ def _place_switches(fabric: Fabric, leaves: list[Bar], right: float) -> dict[str
         order = sorted(wanted, key=lambda name: (wanted[name], name))
         widths = np.array([max(0.09 * len(name) + 0.2, 0.7) for name in order])
         at = np.array([wanted[name] for name in order])
-        centre = float(at.mean()) if len(at) else 0.0
+        centre = float(at.mean())
         for place in range(1, len(at)):
             at[place] = max(
                 at[place], at[place - 1] + (widths[place - 1] + widths[place]) / 2 + 0.25
             )
-        at += centre - float(at.mean()) if len(at) else 0.0
-        at += max(0.0, float(widths[0] / 2 - at[0])) if len(at) else 0.0
+        at += centre - float(at.mean())
+        at += max(0.0, float(widths[0] / 2 - at[0]))
         for name, x, width in zip(order, at.tolist(), widths.tolist(), strict=True):
             bars[name] = Bar(name, x - width / 2, (top - level) * LEVEL, width)
             middle[name] = x

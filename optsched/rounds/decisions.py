@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import EMPTY, AnyArray, BoolArray, IntArray, find_rows
+from optsched.arrays import EMPTY, AnyArray, BoolArray, IntArray, find_rows, gathered
 from optsched.arrays.npz import text_array, text_in
 from optsched.instance.running import RunningJobs
 from optsched.rounds.admission import Admissions
@@ -170,9 +170,7 @@ def _ledger(before: Ledger, arrays: Packed) -> Ledger:
 
 def _at(ledger: Ledger, name: str, row: IntArray) -> AnyArray:
     """A column of some rows of a ledger; 0 for new rows (-1)."""
-    column = getattr(ledger, name)
-    # The last entry is for row -1.
-    return np.append(column, np.zeros(1, column.dtype))[row]
+    return gathered(getattr(ledger, name), row, 0)
 
 
 # --- GPUs of running jobs --------------------------------------------------------------------

@@ -276,7 +276,7 @@ class IdleGpus:
         seat = seat_of[rows.job]
         waits = seat < 0
         continues = self._rows.in_place.rows_continue(rows)
-        stays = np.append(self._seating.seats.stays, False)[seat]
+        stays = gathered(self._seating.seats.stays, seat, False)
         saved = self._seconds_saved(rows, seat, continues, stays)
         wanted = Wanted(rows, seat, partner_alone[rows.job], stays & ~waits, continues, saved)
         gains = self._gains(wanted) & ~np.isin(self._keys(rows), self._refused)
@@ -316,9 +316,8 @@ class IdleGpus:
     def _same_size(self, rows: JobRows, seat: IntArray) -> BoolArray:
         """Mask of the rows with as many GPUs as the seat of the job."""
         gpus = self._rows.classes.gpus
-        same: BoolArray = (
-            gpus[rows.column] == np.append(gpus[self._seating.seats.rows.column], -1)[seat]
-        )
+        in_seat = gathered(gpus[self._seating.seats.rows.column], seat, -1)
+        same: BoolArray = gpus[rows.column] == in_seat
         return same
 
     def _gives_up(self, wanted: Wanted) -> BoolArray:
@@ -328,7 +327,7 @@ class IdleGpus:
         # Nodes of several pools may share a resource.
         if C.instance.cluster.groups:
             return leaves
-        before = np.append(C.pool[self._seating.seats.rows.column], -1)[wanted.seat]
+        before = gathered(C.pool[self._seating.seats.rows.column], wanted.seat, -1)
         found: BoolArray = leaves & (before == C.pool[wanted.rows.column])
         return found
 
@@ -341,8 +340,8 @@ class IdleGpus:
         seats = self._seating.seats.rows
         C = self._rows.classes
         stops = self._rows.state.stops
-        # The last entry is for jobs that wait. They save nothing, because their rate is 0.
-        now = np.append(seats.column, 0)[seat]
+        # Jobs that wait save nothing, because their rate is 0.
+        now = gathered(seats.column, seat, 0)
         return seconds_saved(
             self._rows.view.instance.jobs_table.steps_left[rows.job],
             self._rate_now(rows, seat),
@@ -354,9 +353,9 @@ class IdleGpus:
     def _rate_now(self, rows: JobRows, seat: IntArray) -> FloatArray:
         """steps/s of the job of each row in its seat, 0 where it waits."""
         seats = self._seating.seats.rows
-        first = np.append(seats.job, -1)[seat] == rows.job
+        first = gathered(seats.job, seat, -1) == rows.job
         rate: FloatArray = np.where(
-            first, np.append(seats.rate, 0.0)[seat], np.append(seats.partner_rate, 0.0)[seat]
+            first, gathered(seats.rate, seat, 0.0), gathered(seats.partner_rate, seat, 0.0)
         )
         return rate
 
@@ -374,7 +373,7 @@ class IdleGpus:
         fits = np.zeros(len(rows), bool)
         # Of two jobs that share GPUs at most one leaves: the other counts as its partner here.
         seats = self._seating.seats.rows
-        other = np.append(seats.job + seats.partner, -1)[wanted.seat] - rows.job
+        other = gathered(seats.job + seats.partner, wanted.seat, -1) - rows.job
         other = np.where(wanted.partner_alone >= 0, other, -1)
         instant = Instant(rows.job, other, rows.fraction, self._need(wanted))
         fits[first_fit(instant, order, self._free)] = True
@@ -385,7 +384,7 @@ class IdleGpus:
         """Shares of resources that rows need beyond those that their jobs give up."""
         # A column behind the last one stands for nothing: jobs that wait give up nothing.
         nothing = len(self._uses)
-        given_up = np.append(self._seating.seats.rows.column, nothing)[wanted.seat]
+        given_up = gathered(self._seating.seats.rows.column, wanted.seat, nothing)
         # A job that leaves a pair gives up the use of the pair, but its partner still needs its
         # own.
         shares = wanted.partner_alone >= 0
@@ -408,17 +407,17 @@ class IdleGpus:
         all_rows = self._rows.rows
         waits = mask_of(rows.job[wanted.seat < 0], len(self._left.busy))
         claimed = np.flatnonzero((all_rows.fraction > 0) & waits[all_rows.job])
-        due = np.append(self._rows.due[claimed], np.inf)
         known = np.column_stack(
             [all_rows.job[claimed], all_rows.partner[claimed], all_rows.column[claimed]]
         )
-        return due[find_rows(known, np.column_stack([rows.job, rows.partner, rows.column]))]
+        row = find_rows(known, np.column_stack([rows.job, rows.partner, rows.column]))
+        return gathered(self._rows.due[claimed], row, np.inf)
 
     def _gain(self, wanted: Wanted) -> FloatArray:
         """Rate that jobs gain per GPU taken, relative to their best rate."""
         C = self._rows.classes
         rows = wanted.rows
-        before = np.append(self._seating.seats.rows.column, 0)[wanted.seat]
+        before = gathered(self._seating.seats.rows.column, wanted.seat, 0)
         now = self._rate_now(rows, wanted.seat)
         leaves = (wanted.seat >= 0) & (wanted.partner_alone < 0)
         same_pool = leaves & (C.pool[before] == C.pool[rows.column])
