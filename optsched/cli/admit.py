@@ -86,7 +86,7 @@ def admit(
         )
     if found.plan is not None and certificate_failed(shell, found.plan):
         return NOT_CERTIFIED
-    shell.answer(as_json, found.to_document, _view(found), ())
+    shell.answer(as_json, found.to_document, _view(found))
     if found.all_admitted:
         return 0
     return INFEASIBLE if all(one.proven for one in found.refused) else NOTHING_FOUND

@@ -31,6 +31,7 @@ from optsched.cli.tables import (
     optional,
     rounded,
     seconds,
+    section,
     share,
     table,
 )
@@ -166,17 +167,15 @@ def _failures(rows: list[tuple[str, ComparisonRow]]) -> Iterator[RenderableType]
             more = f" (and {count(len(others), 'more requirement')})" if others else ""
             shown = conflict_statement(row.solution.conflicts, row.solution.certificate.proof)
             reasons.setdefault(f"{shown}: {first.words}{more}", []).append(label)
-    if reasons:
-        yield ""
-        yield heading("Without an answer")
-        yield bullets(f"{', '.join(labels)}: {reason}" for reason, labels in reasons.items())
-        found = [
-            conflict
-            for _, row in rows
-            if row.solution is not None
-            for conflict in row.solution.conflicts
-        ]
-        yield from decided_elsewhere(assumptions_of(found))
+    items = [f"{', '.join(labels)}: {reason}" for reason, labels in reasons.items()]
+    yield from section("Without an answer", items, len(items))
+    found = [
+        conflict
+        for _, row in rows
+        if row.solution is not None
+        for conflict in row.solution.conflicts
+    ]
+    yield from decided_elsewhere(assumptions_of(found))
     unplaced = {
         label: len(row.solution.unplaced) for label, row in rows if row.solution is not None
     }

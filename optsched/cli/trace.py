@@ -9,7 +9,7 @@ from optsched.cli.command import Argument, Group
 from optsched.cli.options import Json, output_option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, written_to
-from optsched.cli.tables import bullets, facts, heading, name, percent, rounded, seconds, table
+from optsched.cli.tables import facts, heading, name, percent, rounded, seconds, section, table
 from optsched.cli.values import Picture
 from optsched.display import count
 
@@ -92,14 +92,12 @@ def trace_view(summary: TraceSummary) -> Iterator[RenderableType]:
     for title, parts in (("Workloads", summary.workloads), ("Tenants", summary.tenants)):
         if parts:
             yield _parts(title.lower().removesuffix("s"), title, parts, summary)
-    if summary.nowhere:
-        yield ""
-        yield heading("Jobs that can run nowhere")
-        yield bullets(
-            f"{count(item.jobs, 'job')} ({'' if item.jobs == 1 else 'first '}{name(item.first)}): "
-            f"{item.reason}"
-            for item in summary.nowhere[:ROWS]
-        )
+    nowhere = [
+        f"{count(item.jobs, 'job')} ({'' if item.jobs == 1 else 'first '}{name(item.first)}): "
+        f"{item.reason}"
+        for item in summary.nowhere[:ROWS]
+    ]
+    yield from section("Jobs that can run nowhere", nowhere, ROWS)
 
 
 def _facts(summary: TraceSummary) -> Iterator[tuple[str, str]]:

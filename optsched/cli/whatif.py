@@ -179,7 +179,7 @@ def _room(shell: Shell, problem: ProblemOptions, search: Search, job: str, as_js
     limits = {key: value for key, value in search.limits.items() if key != "prove"}
     with progress(shell, "searching", shown=not search.solver_log):
         found = make_room(problem.instance, job, performance=problem.model, **limits)
-    shell.answer(as_json, found.to_document, room_view(found), ())
+    shell.answer(as_json, found.to_document, room_view(found))
     return 0 if found.possible else INFEASIBLE if found.possible is False else NOTHING_FOUND
 
 
