@@ -21,6 +21,7 @@ from optsched.instance.documents import parse_index, refused
 from optsched.instance.reading import show
 from optsched.instance.staying import must_stay
 from optsched.program import SideRows
+from optsched.program.space import TenantCells
 
 Owned = Mapping[str, Annotated[int, Field(ge=0, le=2**31)]]
 
@@ -44,9 +45,12 @@ class Cells(SideConstraint):
     that promised cells to several tenants keeps enough of every size.
 
     Options
-        tenant   whose jobs.
-        owns     {size: cells}, such as {"8": 2, "4": 1}: sizes in GPUs.
-        pools    names of the pools that the cells are of; without it all.
+        tenant    whose jobs.
+        owns      {size: cells}, such as {"8": 2, "4": 1}: sizes in GPUs.
+        pools     names of the pools that the cells are of; without it all.
+        reserved  the cells are aligned GPUs of one node, which other jobs leave alone. For whole
+                  jobs with placeable; then a part of a gang takes a cell where it is, whatever its
+                  worst split may be.
 
     References
         H. Zhao et al., "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees", OSDI 2020.
@@ -63,6 +67,7 @@ class Cells(SideConstraint):
         tenant: str
         owns: Owned = Field(min_length=1)
         pools: Names | None = None
+        reserved: bool = False
 
         @model_validator(mode="after")
         def _divide(self) -> Cells.Options:
@@ -93,7 +98,19 @@ class Cells(SideConstraint):
         of_jobs = of_tenant(self.kind, self.options.tenant, instance).astype(np.int64)
         return of_jobs * (1 + must_stay(instance))
 
+    def reserves(self, instance: Instance) -> TenantCells | None:
+        if not self.options.reserved:
+            return None
+        return TenantCells(
+            self.options.tenant,
+            of_tenant(self.kind, self.options.tenant, instance),
+            pool_rows(self.kind, self.options.pools, instance),
+            {int(size): many for size, many in self.options.owns.items()},
+        )
+
     def rows(self, C: Classes) -> SideRows | None:
+        if self.options.reserved:
+            return None  # parts are counted where they are (`Space`)
         sizes = self.sizes
         owned = np.array([self.options.owns[str(size)] for size in sizes.tolist()], np.float64)
         part = part_of(C, C.common(of_tenant(self.kind, self.options.tenant, C.instance)))

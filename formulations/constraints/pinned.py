@@ -86,8 +86,11 @@ class _OfWays(OfJobs):
         row = C.configuration[columns]
         levels = {names[level - 1]: None for level in np.unique(table.levels[row]) if level > 0}
         plain = np.unique(table.nodes[row[table.levels[row] == 0]])
-        counts = {f"{nodes} nodes": None for nodes in plain[plain > 1].tolist()}
-        return f", but its rates are for {listed([*levels, *counts])}" if levels or counts else ""
+        named = [*levels, *(f"{nodes} nodes" for nodes in plain[plain > 1].tolist())]
+        if not named:
+            return ""
+        others = f"{listed(named[:-1])} and " if len(named) > 1 else ""
+        return f", but its rates are for {others}{named[-1]}"
 
     def _named(self, C: Classes) -> BoolArray:
         """Mask of the columns in a pool, on a number of GPUs, and inside a group of a level

@@ -11,9 +11,10 @@ from optsched.arrays import BoolArray, IntArray
 from optsched.candidates import Classes
 from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Instance
+from optsched.instance.durations import UNLIMITED, Timer
 from optsched.instance.staying import must_stay
 from optsched.program import SideRows, Space
-from optsched.program.space import GangTypes, NodeClasses, capacity_rows
+from optsched.program.space import GangTypes, NodeClasses, TenantCells, capacity_rows
 
 
 class Placeable(SideConstraint):
@@ -75,5 +76,11 @@ class Placeable(SideConstraint):
         nodes = NodeClasses.of(C.instance, gangs)
         return capacity_rows(C, gangs, nodes)
 
-    def space(self, C: Classes, apart: Sequence[BoolArray] = ()) -> Space:
-        return Space.of(C, apart)
+    def space(
+        self,
+        C: Classes,
+        apart: Sequence[BoolArray] = (),
+        cells: Sequence[TenantCells] = (),
+        timer: Timer = UNLIMITED,
+    ) -> Space:
+        return Space.of(C, apart, cells, timer)

@@ -90,6 +90,7 @@ def _on_all_spreads(
     if not (task.table.has_spreads or levels):
         return KindColumns.of(kind, way, ways)
     row, spread = task.table.listed_spreads(task.kinds.batch, kind, ways.pool[way], ways.gpus[way])
+    spread = _on_nodes_there_are(row, spread, task.sizes.nodes[ways.pool[way[row]]])
     # The spread on the fewest nodes has columns already.
     (other,) = (spread != ways.nodes[way[row]]).nonzero()
     row, spread = row[other], spread[other]
@@ -118,6 +119,15 @@ def _on_all_spreads(
         np.concatenate([way, len(ways) + alike.inverse]),
         WayColumns.join([ways, more]),
     )
+
+
+def _on_nodes_there_are(row: IntArray, spread: IntArray, nodes: IntArray) -> IntArray:
+    """The spreads of each row, ascending, of which the first one over more nodes than there are
+    is over all of them, unless there is a rate for as many.
+    """
+    enough = (spread >= nodes) & (spread < LEVEL)
+    before = np.append(False, enough[:-1] & (row[1:] == row[:-1]))
+    return np.where(enough & ~before, nodes, spread)
 
 
 def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[Cells]:

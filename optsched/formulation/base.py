@@ -16,7 +16,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Candidates, Classes
 from optsched.candidates.classes import KNOWN
 from optsched.display import Displayed
-from optsched.errors import InvalidArgument
+from optsched.errors import InvalidArgument, UsageError
 from optsched.formulation.options import FormulationOptions
 from optsched.formulation.procedure import Procedure
 from optsched.formulation.restarts import Restarts
@@ -516,11 +516,18 @@ class Formulation(ABC, Displayed):
 
     def _space(self, program: AllocationProgram) -> Space | None:
         """Where whole jobs must find room, as a side constraint asks."""
+        C = program.classes
+        reserved = (constraint.reserves(C.instance) for constraint in self.constraints)
+        cells = [one for one in reserved if one is not None]
+        if cells and not (program.integral and any(c.knows_nodes for c in self.constraints)):
+            raise UsageError(
+                f"cells of tenant {cells[0].tenant} are reserved: this needs whole jobs "
+                "(the option integral) and the constraint placeable"
+            )
         if not program.integral:
             return None
-        C = program.classes
         apart = self._apart(C.instance)
-        spaces = (constraint.space(C, apart) for constraint in self.constraints)
+        spaces = (constraint.space(C, apart, cells, self.timer) for constraint in self.constraints)
         return next((space for space in spaces if space is not None), None)
 
     def _apart(self, instance: Instance) -> list[BoolArray]:

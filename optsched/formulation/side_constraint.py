@@ -15,10 +15,12 @@ from optsched.display import Displayed
 from optsched.formulation.options import ConstraintOptions
 from optsched.instance import Instance
 from optsched.instance.documents import changed_fields
+from optsched.instance.durations import UNLIMITED, Timer
 from optsched.solution import Conflict
 
 if TYPE_CHECKING:  # formulations without side constraints need no side rows
     from optsched.program import Assumption, SideRows, Space
+    from optsched.program.space import TenantCells
 
 SHOWN = 20
 """Jobs that an infeasible instance names at most."""
@@ -239,7 +241,27 @@ class SideConstraint(ABC, Displayed):
         """
         return None
 
-    def space(self, C: Classes, apart: Sequence[BoolArray] = ()) -> Space | None:
+    def reserves(self, instance: Instance) -> TenantCells | None:
+        """Cells that are reserved for the jobs of a tenant.
+
+        Parameters
+        ----------
+        instance : Instance
+
+        Returns
+        -------
+        TenantCells or None
+            None if it reserves none.
+        """
+        return None
+
+    def space(
+        self,
+        C: Classes,
+        apart: Sequence[BoolArray] = (),
+        cells: Sequence[TenantCells] = (),
+        timer: Timer = UNLIMITED,
+    ) -> Space | None:
         """Which nodes hold which parts of whole jobs, where the answer must be a placement.
 
         Parameters
@@ -247,6 +269,10 @@ class SideConstraint(ABC, Displayed):
         C : Classes
         apart : sequence of BoolArray, each of shape (jobs,)
             Of all constraints.
+        cells : sequence of TenantCells
+            Of all constraints.
+        timer : Timer
+            The time limit of the call.
 
         Returns
         -------

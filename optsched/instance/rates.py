@@ -253,6 +253,18 @@ class RateLevel(NamedTuple):
         stated = self.number[:1] if is_constant(self.number) else self.number[above]
         return np.where((above >= 0) & (stated == number), above, -1)
 
+    def next(self, above: IntArray, least: IntArray, most: int) -> IntArray:
+        """Place of the smallest number below each place of the level above that is at least
+        ``least`` and less than ``most``; -1 if there is none.
+        """
+        keys = self.keys
+        if keys is None:
+            keys = np.arange(len(self.number), dtype=np.int64) * STRIDE + self.number
+        first = keys.searchsorted(above * STRIDE + least)
+        found = keys[np.minimum(first, len(keys) - 1)] if len(keys) else np.full(len(first), -1)
+        there = (above >= 0) & (first < len(keys)) & (found < above * STRIDE + most)
+        return np.where(there, first, -1)
+
     def above(self, places: IntArray, least: int) -> tuple[IntArray, IntArray]:
         """All numbers larger than ``least`` of the given places: rows of the places, and the
         numbers.

@@ -158,6 +158,12 @@ class TableModel(RateModel):
         if self._has_counts:
             count = entries.counts.find(place, gpus)
             entry = entries.spreads.find(count, spread[way])
+            if self.has_spreads:
+                # A rate holds on fewer nodes, too: all nodes have that of the next number.
+                all_nodes = (spread == self.sizes.nodes[ways.pool])[way]
+                entry = np.where(
+                    (entry < 0) & all_nodes, entries.spreads.next(count, spread[way], LEVEL), entry
+                )
             entry = np.where(
                 (entry < 0) & fewest[way], entries.spreads.find(count, ANY_SPREAD), entry
             )

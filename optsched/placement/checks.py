@@ -20,12 +20,14 @@ import scipy.sparse as sp
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput
+from optsched.instance import Instance
 from optsched.instance.cluster import Cluster, Partition, Pool
 from optsched.instance.documents import parse_index
 from optsched.instance.layouts import MIG
 from optsched.instance.reading import listed, show
 from optsched.instance.staying import must_stay
 from optsched.performance import partitions_of
+from optsched.placement.reserved import cells_fit
 from optsched.placement.shares import Shares
 from optsched.solution import Rounds
 from optsched.solution.certificate import FEASIBILITY
@@ -212,6 +214,28 @@ def anti_affinity_kept(
     return flaws
 
 
+def reserved_cells_kept(
+    entries: Mapping[int, PlacedRow], instance: Instance, constraints: Iterable[Mapping[str, Any]]
+) -> list[Flaw]:
+    """The cells that are reserved for tenants hold their jobs, and no others."""
+    cells = [one for one in constraints if one.get("kind") == "cells" and one.get("reserved")]
+    if not cells or not entries:
+        return []
+    numbering, names = instance.cluster.numbering, instance.jobs_table.names
+    holder = np.full(numbering.gpus, -1, np.int64)
+    for entry in entries.values():
+        gpus = numbering.numbers(entry.gpus)
+        for name in entry.names:
+            holder[gpus] = names.index(name)
+    if cells_fit(instance, holder, cells):
+        return []
+    tenants = ", ".join(dict.fromkeys(str(one["tenant"]) for one in cells))
+    words = (
+        f"the cells of tenants {tenants} cannot be where their jobs are, beside all others (cells)"
+    )
+    return [Flaw(min(entries), "gpus", words)]
+
+
 def jobs_placed_once(classes: Classes, job: IntArray, partner: IntArray) -> list[Flaw]:
     """A job runs in one row at a time."""
     names = classes.instance.jobs_table.names
@@ -318,7 +342,7 @@ def check_placement(
     gpus : sequence of sequences of str, length P
         ``node/index``.
     constraints : iterable of mappings
-        Side constraints; those of kind ``anti-affinity`` are checked.
+        Side constraints; those of kind ``anti-affinity``, and reserved ``cells``, are checked.
     """
     instance = classes.instance
     table = classes.configurations
@@ -345,6 +369,8 @@ def check_placement(
     flaws += slices_kept(entries)
     flaws += node_resources_kept(entries, instance.cluster)
     flaws += anti_affinity_kept(entries, constraints)
+    if not flaws:
+        flaws += reserved_cells_kept(entries, instance, constraints)
     return flaws + running_jobs_unmoved(classes, job, partner, column, gpus)
 
 

@@ -232,8 +232,9 @@ def _solve(
         return problem.scored(best_fit(problem, keep, smallest))
 
     given = None if seats is None else problem.scored(seated(problem, seats))
-    if given is not None and seats is not None and seats.space.types.layouts:
-        # Only the program knows layouts of GPUs (MIG): best fit adds up the shares of slices.
+    if given is not None and seats is not None and seats.space.decides_gpus:
+        # Only the program knows layouts of GPUs (MIG), as best fit adds up the shares of slices,
+        # and cells that are reserved.
         limits = bounds(problem, given.worth, engine)
         return _Solved(problem, given, limits, _meets_bounds(problem, given.worth, limits))
     best = fitted(keep=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from optsched.program.space import (
     GpuRoom,
     Seat,
     Staying,
+    cells_of,
     deal,
     gpus_of_pieces,
 )
@@ -29,7 +31,36 @@ def seated(problem: Problem, seats: GangSeats) -> Assignment:
     Gangs of one type get the seats of the type in order, and their parts the nodes of the part
     (`deal`): the objective does not depend on which of the equal gangs gets which seat.
     """
-    return _on_gpus(problem, seats, _places_of_parts(problem, seats))
+    placed = _places_of_parts(problem, seats)
+    if seats.space.reserved is None:
+        return _on_gpus(problem, seats, placed)
+    inside = {request for request, parts in placed.items() if parts[0].part.owner}
+    others = {request: parts for request, parts in placed.items() if request not in inside}
+    assignment = dict(_on_gpus(_beside_cells(problem, seats), seats, others))
+    for request in inside:
+        gpus = [
+            (part.seat.node, part.seat.first + index)
+            for part in placed[request]
+            for index in range(part.part.gpus)
+        ]
+        if all(node >= 0 and node not in problem.closed[request] for node, _ in gpus):
+            assignment[request] = np.array(sorted(gpus), np.int64)
+    return assignment
+
+
+def _beside_cells(problem: Problem, seats: GangSeats) -> Problem:
+    """The same problem without the GPUs of cells that are reserved for tenants."""
+    reserved, nodes = seats.space.reserved, problem.nodes
+    assert reserved is not None
+    local, start = nodes.local(), nodes.instance.cluster.numbering.start
+    room = nodes.room.copy()
+    for cell in cells_of(seats):
+        room[local[cell.node], cell.first : cell.first + cell.size] = 0.0
+    for node, number in enumerate(nodes.number.tolist()):
+        blocked = reserved.blocked[start[number] : start[number + 1]]
+        whole = room[node, : len(blocked)] >= 1.0
+        room[node, : len(blocked)][blocked & whole] = 0.0
+    return replace(problem, nodes=replace(nodes, room=room))
 
 
 class _SeatedPart(NamedTuple):
@@ -61,7 +92,7 @@ def _places_of_parts(problem: Problem, seats: GangSeats) -> dict[int, list[_Seat
         return {}
     return {
         request: [
-            _SeatedPart(parts[part], Seat(local[seat.node], seat.shared_gpu))
+            _SeatedPart(parts[part], seat._replace(node=local[seat.node]))
             for part, seat in seats_of_request
         ]
         for request, seats_of_request in zip(gangs, found, strict=True)

@@ -40,6 +40,8 @@ WORTH = 1e-7
 """Worth of contents, relative to the largest cost, from which they become a column."""
 KEPT = 0.6
 """Fraction of the time that is reserved for the integer program."""
+PRICED = 0.4
+"""Fraction of the time at which pricing ends, even where the duals prove no bound without the rest."""
 SMOOTHING = (0.8, 0.4, 0.0)
 """Weights of the duals of the best bound; the next weight is tried if pricing finds no new
 column."""
@@ -113,9 +115,13 @@ class _Generation(ColumnLoop[FloatArray]):
     def _run(self, session: Session) -> Values:
         """Run a linear program, without progress: its bound does not hold for contents that are not
         made.
+
+        It ends where the time of the integer program begins.
         """
         engine = self._engine
-        limits = replace(engine.limits_left(), on_progress=None, options={}, gap=None, work=None)
+        limits = replace(
+            engine.limits_left(KEPT), on_progress=None, options={}, gap=None, work=None
+        )
         return engine.run_within(session, limits)
 
     def _prove_alone(self, alone: LinearArrays) -> None:
@@ -226,7 +232,7 @@ class _Generation(ColumnLoop[FloatArray]):
         found: list[_Found] = []
         proven = True
         for bin_ in sorted(self._bins, key=lambda one: not one.of_gpu):
-            if not self._engine.has_time_left(0.0):
+            if not self._engine.has_time_left(PRICED):
                 self._engine.by_clock, proven = True, False
                 break
             r = bin_.node_class
@@ -357,7 +363,8 @@ class _PricedBin(NamedTuple):
             self.session.set_bounds(
                 np.zeros(len(allowed)), np.where(open_, self.program.arrays.upper, 0.0)
             )
-            limits = replace(engine.limits_left(), on_progress=None, options={}, gap=gap, work=None)
+            left = engine.limits_left(PRICED)
+            limits = replace(left, on_progress=None, options={}, gap=gap, work=None)
             values = self.session.run(limits)
             most = None if values.bound is None else max(0.0, -values.bound) * PADDED
             if values.x is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,17 +37,18 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     """
     unstarted = program.space
     assert unstarted is not None
+    engine.by_clock |= unstarted.by_clock
     previous = engine.start
     if previous is not None and len(previous) == program.classes.columns:
         engine.start_used = True
     else:
         previous = None
     has_time = _for_best_fit(engine)
-    space, point = engine.build(lambda: start_of(program, unstarted, previous, has_time))
-    if space.complete:
-        outcome = _of_all_contents(engine, program, space, point)
+    start = engine.build(lambda: start_of(program, unstarted, previous, has_time))
+    if start.space.complete:
+        space, outcome = start.space, _of_all_contents(engine, program, start)
     else:
-        space, outcome = _of_priced_contents(engine, program, space, point)
+        space, outcome = _of_priced_contents(engine, program, start)
     if outcome.x is not None and not finds_nodes(space.read(outcome.x)):
         space, outcome = _with_numbered_gangs(engine, program, outcome)
     if outcome.x is None:
@@ -67,12 +69,10 @@ def _for_best_fit(engine: Engine) -> Callable[[], bool]:
     return has_time
 
 
-def _of_all_contents(
-    engine: Engine, program: AllocationProgram, space: Space, point: FloatArray | None
-) -> Outcome:
+def _of_all_contents(engine: Engine, program: AllocationProgram, start: Start) -> Outcome:
     """Solve a program with all contents of nodes."""
-    arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
-    run = engine.solve_linear(arrays, _rounding(arrays), point)
+    arrays = start.arrays
+    run = engine.solve_linear(arrays, _rounding(arrays), start.point)
     return _with_own_duals(program, proved_linear(engine, arrays, run))
 
 
@@ -82,39 +82,41 @@ def _rounding(arrays: LinearArrays) -> Callable[[FloatArray], FloatArray]:
 
 
 def _of_priced_contents(
-    engine: Engine, program: AllocationProgram, space: Space, point: FloatArray | None
+    engine: Engine, program: AllocationProgram, start: Start
 ) -> tuple[Space, Outcome]:
     """Solve a program with the contents of nodes that are worth a column."""
-    space, point, prices = _with_priced_contents(engine, program, space, point)
-    arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
-    bounding = engine.build(lambda: bounding_arrays(program, space))
-    return space, _of_some_contents(engine, arrays, point, bounding, prices)
+    start, prices = _with_priced_contents(engine, program, start)
+    bounding = engine.build(lambda: bounding_arrays(program, start.space))
+    outcome = _of_some_contents(engine, start.arrays, start.point, bounding, prices)
+    return start.space, outcome
 
 
 def _with_priced_contents(
-    engine: Engine, program: AllocationProgram, space: Space, point: FloatArray | None
-) -> tuple[Space, FloatArray | None, FloatArray | None]:
-    """The space with the contents that are worth a column, the best point that is known, and the
-    duals that bound the program with all contents best.
+    engine: Engine, program: AllocationProgram, start: Start
+) -> tuple[Start, FloatArray | None]:
+    """The program with the contents that are worth a column, from the best point that is known; and
+    the duals that bound the program with all contents best.
     """
-    arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
     alone = engine.build(lambda: replace(program, space=None, integral=False).to_linear().arrays)
-    priced = priced_contents(engine, arrays, space, alone)
-    before, points = len(space.contents.row), [point]
-    space = priced.space
-    if priced.x is not None:
+    priced = priced_contents(engine, start.arrays, start.space, alone)
+    points, x = [start.point], priced.x
+    if x is None:
+        arrays = engine.build(lambda: with_space(program, priced.space, whole=True).arrays)
+        grown = Start(priced.space, arrays, None)
+    else:
         # The whole jobs of the relaxation are placed first: they are a better guess than best fit.
-        whole = np.floor(priced.x[: program.classes.columns] + OPTIMALITY)
+        whole = np.floor(x[: program.classes.columns] + OPTIMALITY)
         has_time = _for_best_fit(engine)
-        space, rounded = engine.build(lambda: start_of(program, priced.space, whole, has_time))
-        points.append(rounded)
-    sign = 1.0 if arrays.maximise else -1.0
-    columns = arrays.shape[1] + len(space.contents.row) - before
+        grown = engine.build(lambda: start_of(program, priced.space, whole, has_time))
+        points.append(grown.point)
+    arrays = grown.arrays
+    cost = (1.0 if arrays.maximise else -1.0) * arrays.cost
     # Contents that were made later are the last columns: they are 0.
-    known = [np.append(some, np.zeros(columns - len(some))) for some in points if some is not None]
-    cost = sign * np.append(arrays.cost, np.zeros(columns - len(arrays.cost)))
+    known = [
+        np.append(some, np.zeros(len(cost) - len(some))) for some in points if some is not None
+    ]
     best = max(known, key=lambda some: float(cost @ some), default=None)
-    return space, best, priced.duals
+    return grown._replace(point=best), priced.duals
 
 
 def _of_some_contents(
@@ -192,16 +194,18 @@ def _with_numbered_gangs(
     """
     assert outcome.x is not None and program.space is not None
     jobs = outcome.x[: program.classes.columns]
-    numbered = engine.build(program.space.numbered)
+    whole = program.space
+    numbered = engine.build(lambda: whole.numbered(engine.timer.part(1 - RESERVED)))
+    engine.by_clock |= numbered.by_clock
     # Without this best fit there is no answer: it takes what time it needs.
-    space, point = engine.build(lambda: start_of(program, numbered, jobs))
+    start = engine.build(lambda: start_of(program, numbered, jobs))
+    space, arrays, point = start
     if point is None and not space.complete:
         values = replace(outcome.values, termination=Termination.IMPRECISE, bound=outcome.bound)
         return space, nothing_found(engine, values, integer=True)
-    arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
     run = outcome
     if space.complete:
-        run = _of_all_contents(engine, program, space, point)
+        run = _of_all_contents(engine, program, start)
         sign = 1.0 if arrays.maximise else -1.0
         known, bound = (np.inf if one is None else sign * one for one in (outcome.bound, run.bound))
         if run.status is not Status.FEASIBLE or bound <= known:
@@ -245,19 +249,37 @@ def _with_own_duals(program: AllocationProgram, outcome: Outcome) -> Outcome:
     return replace(outcome, duals=duals)
 
 
+class Start(NamedTuple):
+    """A program with its space, and where its search starts.
+
+    Attributes
+    ----------
+    space : Space
+    arrays : LinearArrays
+        The program with the columns and rows of the space.
+    point : FloatArray or None
+        None: nothing is known.
+    """
+
+    space: Space
+    arrays: LinearArrays
+    point: FloatArray | None
+
+
 def start_of(
     program: AllocationProgram,
     space: Space,
     previous: FloatArray | None,
     has_time: Callable[[], bool] = lambda: True,
-) -> tuple[Space, FloatArray | None]:
+) -> Start:
     """The space with all contents that are in use, and the point of a placement by best fit, which
-    places the jobs of a previous answer first. The point is None if it breaks a requirement.
+    places the jobs of a previous answer first. There is no point if it breaks a requirement.
 
     The answer is never worse than this point, however little time there is.
     """
-    if program.extend is not None:
-        return space, None  # the columns of extend are not known
+    if program.extend is not None or space.reserved is not None:
+        # The columns of extend are not known, and best fit reserves no cells
+        return Start(space, with_space(program, space, whole=True).arrays, None)
     C = program.classes
     without_space = program.to_linear().arrays
     worth = (1.0 if without_space.maximise else -1.0) * without_space.cost[: C.columns]
@@ -269,7 +291,7 @@ def start_of(
     point = np.concatenate([program.complete(x), seats])
     arrays = with_space(program, space, whole=True).arrays
     holds = certify_point(arrays, point, arrays.objective(point), "none").ok
-    return space, point if holds else None
+    return Start(space, arrays, point if holds else None)
 
 
 def bounding_arrays(program: AllocationProgram, space: Space) -> LinearArrays:

@@ -147,11 +147,12 @@ class SolverRuns:
         """Seconds that runs of solvers can take, all together."""
         return self.timer.left - self.reserve
 
-    def limits_left(self) -> Limits:
-        """The limits with what is left of the time."""
-        if self.timer.seconds is None:
+    def limits_left(self, kept: float = 0.0) -> Limits:
+        """The limits with what is left of the time, without a share of the whole that is kept."""
+        seconds = self.timer.seconds
+        if seconds is None:
             return self.limits
-        return replace(self.limits, time=max(self.time_left, 1e-3))
+        return replace(self.limits, time=max(self.time_left - kept * seconds, 1e-3))
 
     def has_time_left(self, fraction: float) -> bool:
         """Whether more than this fraction of the time limit is left; never after Ctrl-C."""

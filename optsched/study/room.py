@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from optsched.api import InstanceSource, Performance, compile, load
+from optsched.candidates import Absence
 from optsched.display import DisplayedTable, TableColumns, amount, count
 from optsched.errors import UsageError
 from optsched.instance import Instance
@@ -158,7 +159,7 @@ def make_room(
     Raises
     ------
     UsageError
-        If there is no such job, it runs, or it can run nowhere.
+        If there is no such job, it runs already, has no step left, or arrives later.
     """
     limits.setdefault("work_limit", PROGRAM_WORK)
     limits["time_limit"] = timer = timer_of(limits.get("time_limit"))
@@ -168,18 +169,22 @@ def make_room(
     row = job_row(read.jobs_table.names, job, "the instance")
     if row in read.jobs_table.running:
         raise UsageError(f"job {job} runs already")
-    if not candidates.present[row]:
-        raise UsageError(f"job {job}: {dict(candidates.unplaced())[row]}")
+    absent = dict(candidates.unplaced()).get(row, "")
     classes = candidates.per_job().classes(frozenset(), [])
     engine = Engine(load_solver, solver, made, timer=timer)
-    found = find_room(classes, row, engine, read.constraints)
+    if candidates.absence[row] == Absence.NO_COLUMN:
+        found = RoomFound(False)
+    elif absent:
+        raise UsageError(f"job {job}: {absent}")
+    else:
+        found = find_room(classes, row, engine, read.constraints)
     mix = candidates.classes(frozenset(), [])
     pool = None if found.column < 0 else read.cluster.pools[int(classes.pool[found.column])].name
     return Room(
         read,
         job,
         found.possible,
-        _words(found),
+        f"it {absent}" if absent else _words(found),
         pool,
         found.gpus,
         found.migrations,

@@ -82,6 +82,11 @@ class Pool:
     def capacity(self) -> int:
         return sum(node["gpus"] for node in self.nodes)
 
+    @property
+    def hosts(self) -> int:
+        """Nodes that have GPUs."""
+        return sum(node["gpus"] > 0 for node in self.nodes)
+
     def fewest(self, gpus: int) -> int | None:
         """Fewest nodes that hold so many GPUs."""
         for count in range(len(self.nodes) + 1):
@@ -168,7 +173,8 @@ class Reference:
         if isinstance(entry, dict):
             entry = entry.get(str(gpus))
             if isinstance(entry, dict):
-                return entry.get(str(nodes))
+                wider = [int(n) for n in entry if int(n) >= nodes == pool.hosts]
+                return entry.get(str(min(wider, default=nodes)))
             return entry if nodes == fewest else None
         stands_for = (
             self.counts(job) if "throughput" in job else [1]
@@ -179,7 +185,12 @@ class Reference:
         """Nodes to span: the fewest, and those that the table lists."""
         entry, spreads = self.entry(job, pool), set()
         if isinstance(entry, dict) and isinstance(entry.get(str(gpus)), dict):
-            spreads = {int(nodes) for nodes in entry[str(gpus)]}
+            listed = {int(nodes) for nodes in entry[str(gpus)]}
+            wide = {nodes for nodes in listed if nodes >= pool.hosts}
+            # A rate for more nodes than there are holds on all of them.
+            spreads = (
+                listed - wide | {max(pool.hosts, 1)} | (wide - {min(wide)}) if wide else listed
+            )
         fewest = pool.fewest(gpus)
         return sorted(spreads | ({0} if fewest is None else {fewest}))
 

@@ -56,8 +56,8 @@ def words(jobs: list[dict[str, Any]], pools: Any = (POOL,), **more: Any) -> dict
             "can run nowhere: a: no rate is given for 5 GPUs; a: 5 GPUs cannot be had on 1 node",
         ),
         (
-            {"throughput": {"a": {"5": {"3": 1.0}}}, "gpus": 5},
-            "can run nowhere: a: no rate is given for 5 GPUs; a: 5 GPUs cannot be had on 3 nodes",
+            {"throughput": {"a": {"5": {"2": 0.0, "3": 1.0}}}, "gpus": 5},
+            "can run nowhere: a: rate 0 on 5 GPUs; a: 5 GPUs cannot be had on 3 nodes",
         ),
         (
             {"gpus": {"min": 2, "max": 9}},

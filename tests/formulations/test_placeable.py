@@ -38,6 +38,15 @@ def test_jobs_that_stay_leave_the_rest_of_their_gpus(kind: str, seed: int) -> No
         check_document(document)
 
 
+def test_the_program_with_its_space_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    add_to = Space.add_to
+    monkeypatch.setattr(Space, "add_to", lambda *given: (built.append(1), add_to(*given)))
+    document = small_instance(KINDS[0], 0)
+    optsched.solve(document, "max-throughput", integral=True, constraints=["placeable"])
+    assert len(built) == 1
+
+
 def test_a_share_that_stays_leaves_other_shares_contents_of_gpus() -> None:
     """Combinations of seven shares on eight GPUs are too many to write down, those on one GPU are not."""
     shares = [0.1, 0.15, 0.2, 0.3, 0.35, 0.45, 0.5]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from optsched.program import LinearProgram, Space
 from optsched.program.space import best_fit, bins, contents, node_bins
 from optsched.program.space.bins import Bin
 from optsched.program.space.contents import GangPart
-from optsched.solving import contents_on_demand, in_space
+from optsched.solvers import Limits
+from optsched.solving import Engine, contents_on_demand, in_space
 
 pytestmark = pytest.mark.oracle
 
@@ -352,3 +354,51 @@ def test_room_is_at_most_what_its_bound_says() -> None:
         extra = [node.extra(counts, part) for part in range(3)]
         assert (np.array(extra) <= most).all()
     assert node.most_extra(np.array([0, 0, 0])).tolist() == [6, 2, 2]
+
+
+def test_contents_that_take_too_long_to_list_are_made_on_demand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Listing them stops after its part of the limit, and the answer is a placement."""
+    ticks = itertools.count()
+    random = np.random.default_rng(0)
+    jobs = []
+    for number in range(24):
+        gpus, share = int(random.integers(1, 5)), float(random.choice([0.2, 0.3, 0.4, 0.6, 0.7]))
+        way = {"pool": "v", "gpus": gpus, "share": share, "throughput": float(gpus)}
+        jobs.append({"id": f"j{number}", "options": [way]})
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "v", "nodes": 4, "gpus_per_node": 4}]},
+        "jobs": jobs,
+    }
+    C = optsched.compile(optsched.load(document)).classes(frozenset())
+    looks = Timer.after(1000.0, lambda: float(next(ticks)))
+    space = Space.of(C, timer=looks)
+    assert not space.complete and space.by_clock and next(ticks) < 1000
+    of = Space.of
+    monkeypatch.setattr(Space, "of", lambda C, apart, cells, timer: of(C, apart, cells, looks))
+    solution = optsched.solve(
+        document, "max-throughput", integral=True, constraints=["placeable"], time_limit=1000
+    )
+    assert solution.solver.by_clock and solution.objective and solution.bound
+    assert optsched.verify(solution).ok
+
+
+def test_pricing_leaves_the_integer_program_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first linear program alone may be larger than the limit has time for."""
+    monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
+    times = list[float]()
+    run_within = Engine.run_within
+
+    def recorded(engine: Engine, session: Any, limits: Limits) -> Any:
+        if not session.arrays.integer.any():
+            assert limits.time is not None
+            times.append(limits.time)
+        return run_within(engine, session, limits)
+
+    monkeypatch.setattr(Engine, "run_within", recorded)
+    document = small_instance(KINDS[1], 3)
+    rules = ["placeable"]
+    optsched.solve(document, "max-throughput", integral=True, constraints=rules, time_limit=1e5)
+    assert times and max(times) <= 1e5 * (1 - contents_on_demand.KEPT)

@@ -371,8 +371,8 @@ def most_in_cells(
         reach = np.sort(free)[::-1].cumsum()
         fewest = int(np.searchsorted(reach, gang.gpus)) + 1
         for name, rate in gang.rates.items():
-            wide = int(name) if name.isdigit() else min(gang.gpus, len(free))
-            if not fewest <= wide <= len(free):
+            wide = min(int(name) if name.isdigit() else gang.gpus, len(free))
+            if fewest > wide:
                 continue
             for span in {fewest, wide}:
                 cells = most_cells(gang.gpus, span, largest, sizes) if gang.mine else (0,) * 3

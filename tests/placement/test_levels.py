@@ -248,7 +248,12 @@ def test_fractions_that_count_nodes_say_that_they_are_a_relaxation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rates", "named"), [({"8": {"cluster": 2.1}}, "cluster"), ({"8": 2.1}, "2 nodes")]
+    ("rates", "named"),
+    [
+        ({"8": {"cluster": 2.1}}, "cluster"),
+        ({"8": 2.1}, "2 nodes"),
+        ({"8": {"cluster": 2.1, "2": 2.2, "3": 2.3}}, "cluster, 2 nodes and 3 nodes"),
+    ],
 )
 def test_a_required_level_without_rates_names_those_that_have_some(
     rates: dict[str, Any], named: str
@@ -260,6 +265,38 @@ def test_a_required_level_without_rates_names_those_that_have_some(
     assert solution.status == "infeasible"
     expected = f"job j1 may run only inside one rack, but its rates are for {named} (pinned)"
     assert expected in solution.conflicts[0].words
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rates", "best"),
+    [
+        (1, {"2": 70.0}, 70.0),
+        (1, {"1": 60.0, "2": 70.0}, 60.0),
+        (1, {"2": 70.0, "3": 80.0}, 70.0),
+        (2, {"1": 60.0, "3": 70.0}, 70.0),
+        (2, {"1": 60.0, "2": 0.0, "3": 70.0}, 60.0),
+        (3, {"1": 60.0, "2": 50.0, "4": 70.0}, 70.0),
+    ],
+)
+@pytest.mark.parametrize("down", [0, 1])
+def test_a_rate_for_more_nodes_than_there_are_holds_on_all_of_them(
+    nodes: int, rates: dict[str, float], best: float, down: int
+) -> None:
+    pool = {
+        "name": "p",
+        "nodes": [
+            {"name": f"p-{n}", "state": "up" if n < nodes else "down"} for n in range(nodes + down)
+        ],
+    }
+    given = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{**pool, "gpus_per_node": 4}]},
+        "jobs": [{"id": "a", "gpus": 4, "throughput": {"p": {"4": rates}}}],
+    }
+    solution = optsched.solve(given, "max-throughput", integral=True, constraints=["placeable"])
+    assert solution.objective == pytest.approx(best)
+    assert solution.placement is not None and not solution.placement.refused
+    assert optsched.verify(given, solution.to_document()).ok
 
 
 TURNS = "take turns on"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -155,10 +155,24 @@ class Bin:
             tried = (fits + most + 1) // 2
         return fits
 
-    def fullest(self, most: int) -> IntArray | None:
-        """Contents to which no further part can be added, shape (P, parts).
+    def gpus_taken(self, counts: IntArray) -> int:
+        """Fewest wholly free GPUs that these counts take, which fit."""
+        whole = int(self.use[0] @ counts)
+        parts = np.flatnonzero(self._shared & (counts > 0))
+        pieces = [self.parts[p].piece for p in parts.tolist() for _ in range(int(counts[p]))]
+        return next(
+            whole + more
+            for more in range(self.gpus - whole + 1)
+            if gpus_of_pieces(pieces, (*self.rooms, *[WHOLE_GPU] * more), self._layouts) is not None
+        )
 
-        None where there are more than ``most``, or it takes too many steps to find them.
+    def fullest(
+        self, most: int, every: bool = False, has_time: Callable[[], bool] = lambda: True
+    ) -> IntArray | None:
+        """Contents to which no further part can be added, or all (``every``), shape (P, parts).
+
+        None where there are more than ``most``, or it takes too many steps, or too much time, to
+        find them.
         """
         # Python numbers: there are as many small sums as contents, and arrays would take most of
         # the time.
@@ -179,25 +193,30 @@ class Bin:
         alike = len(shares) <= 1 and all(self.parts[part].gpus == 1 for part in shares)
         deepest = DEEPEST if alike else min(DEEPEST, SEARCHED - 1)
 
-        def extend(held: Counts, left: Sequence[float], last: int, depth: int = 0) -> bool:
-            """Add parts from ``last`` on in every way; False where there are too many contents."""
+        def extend(
+            held: Counts, left: Sequence[float], last: int, among: Sequence[int], depth: int = 0
+        ) -> bool:
+            """Add parts from ``last`` on in every way; False where there are too many contents.
+
+            What is not ``among`` these parts did not fit beside less.
+            """
             nonlocal tried
             tried += len(allowed)
-            if depth > deepest:
+            if depth > deepest or not has_time():
                 return False
-            able = [number for number in allowed if fits(held, left, number)]
-            if not able:
+            able = [number for number in among if fits(held, left, number)]
+            if every or not able:
                 found.append(held)
             following = [number for number in able if number >= last]
             if tried + len(following) * len(allowed) > STEPS:
                 return False  # each of them takes at least one pass through all parts
             for number in following:
                 rest = [there - amount for amount, there in zip(use[number], left, strict=True)]
-                if not extend(_with_one(held, number), rest, number, depth + 1):
+                if not extend(_with_one(held, number), rest, number, able, depth + 1):
                     return False
             return len(found) <= most and tried <= STEPS
 
-        if not extend((0,) * len(self.parts), self.room.tolist(), 0):
+        if not extend((0,) * len(self.parts), self.room.tolist(), 0, allowed):
             return None
         return np.array(found, np.int64).reshape(len(found), len(self.parts))
 

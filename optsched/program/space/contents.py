@@ -31,6 +31,8 @@ class GangPart(NamedTuple):
         Of the slice of each GPU (MIG), among those of the pool; `NO_SLICE` for none.
     apart : tuple of int
         Sets of jobs to which its gang belongs, no two of which may be on one node.
+    owner : int
+        The tenant, from 1 on, in whose reserved cells it is (`ReservedCells`); 0 for all others.
     gang : int
         Its number, where gangs are numbered: parts of one are in different bins. 0 for all others.
     """
@@ -41,6 +43,7 @@ class GangPart(NamedTuple):
     need: tuple[float, ...]
     profile: int = NO_SLICE
     apart: tuple[int, ...] = ()
+    owner: int = 0
     gang: int = 0
 
     @property

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optsched.program.space.cells import Block, Blocks
 from optsched.program.space.seats import GangSeats
 
 NOT_SHARED = -1
@@ -33,10 +34,13 @@ class Seat(NamedTuple):
         Which GPU with its own contents: a running number over all nodes, from 0, in the order in
         which the GPUs are dealt. It is not the index of a GPU on the node, which
         `optsched.placement.seated` chooses. `NOT_SHARED`: the part has no such GPU.
+    first : int
+        Index of its first GPU, where it is in a reserved cell; -1 for all others.
     """
 
     node: int
     shared_gpu: int = NOT_SHARED
+    first: int = -1
 
 
 class DealtPart(NamedTuple):
@@ -168,7 +172,101 @@ def _room(seats: GangSeats) -> dict[tuple[int, int], Counter[Seat]]:
         for seat in made:
             for part in np.flatnonzero(counts > 0).tolist():
                 room[part, r][seat] += int(counts[part])
+    for cell in cells_of(seats):
+        for part, first in cell.parts:
+            room[part, cell.node_class][Seat(cell.node, first=first)] += 1
     return room
+
+
+class PlacedCell(NamedTuple):
+    """A reserved cell.
+
+    Attributes
+    ----------
+    node, first, size : int
+        A node of the cluster, the index of the first GPU there, and GPUs.
+    node_class : int
+    parts : tuple of (int, int)
+        Parts of gangs in it, each with the index of its first GPU.
+    """
+
+    node: int
+    first: int
+    size: int
+    node_class: int
+    parts: tuple[tuple[int, int], ...]
+
+
+def cells_of(seats: GangSeats) -> list[PlacedCell]:
+    """Where the reserved cells of a point are, and which parts are in them."""
+    space, found = seats.space, list[PlacedCell]()
+    if space.reserved is None:
+        return found
+    for r in range(len(space.nodes)):
+        mine = np.flatnonzero((space.cells.node_class == r) & (seats.cells > 0))
+        free = _beside_others(seats, r) if len(mine) else Blocks({})
+        # The largest first: whatever is taken, the same number of others is left.
+        mine = mine[np.lexsort((space.cells.owner[mine], -space.cells.size[mine]))]
+        placed: dict[int, list[tuple[int, Block]]] = defaultdict(list)
+        for column in mine.tolist():
+            size = int(space.cells.size[column])
+            for _ in range(int(seats.cells[column])):
+                placed[int(space.cells.owner[column])].append((size, free.take(size)))
+        for owner, cells in placed.items():
+            found += _filled(seats, r, owner, cells)
+    return found
+
+
+def _beside_others(seats: GangSeats, r: int) -> Blocks:
+    """What other jobs leave free of the nodes of a class."""
+    space = seats.space
+    assert space.reserved is not None
+    used = np.flatnonzero((space.contents.node_class == r) & ~space.contents.of_gpu)
+    taken = np.repeat(space.gpus_of_contents[used], seats.contents[used]).tolist()
+    free: dict[int, list[Block]] = {size: [] for size in space.reserved.sizes}
+    for turn, node in enumerate(space.nodes.members[r].tolist()):
+        starts = space.reserved.free_blocks(space.classes.instance, node)
+        blocks = Blocks({s: [Block(node, first) for first in some] for s, some in starts.items()})
+        for _ in range(taken[turn] if turn < len(taken) else 0):
+            blocks.take(1)
+        for size, some in blocks.free.items():
+            free[size] += some
+    return Blocks(free)
+
+
+def _filled(
+    seats: GangSeats, r: int, owner: int, cells: Sequence[tuple[int, Block]]
+) -> list[PlacedCell]:
+    """Cells of a tenant on nodes of a class, with the parts of its gangs there."""
+    space = seats.space
+    assert space.reserved is not None
+    tenant = space.reserved.tenants[owner - 1]
+    inside: dict[int, list[Block]] = {size: [] for size in space.reserved.sizes}
+    for size, block in cells:
+        inside[size].append(block)
+    free = Blocks(inside)
+    many = np.bincount(space.held.part, np.where(space.held.node_class == r, seats.held, 0))
+    wanted = [
+        (tenant.cell_of(space.parts[part].gpus) or 0, part)
+        for part in np.flatnonzero(many).tolist()
+        if space.parts[part].owner == owner
+        for _ in range(int(many[part]))
+    ]
+    at = [(part, free.take(size)) for size, part in sorted(wanted, reverse=True)]
+    return [
+        PlacedCell(
+            block.node,
+            block.first,
+            size,
+            r,
+            tuple(
+                (part, one.first)
+                for part, one in at
+                if one.node == block.node and block.first <= one.first < block.first + size
+            ),
+        )
+        for size, block in cells
+    ]
 
 
 def _taken(room: Counter[Seat], many: int) -> list[Seat]:

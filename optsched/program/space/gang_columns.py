@@ -13,6 +13,7 @@ import numpy as np
 from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.errors import UsageError
+from optsched.program.space.cells import ReservedCells
 from optsched.program.space.contents import ROUNDING, GangPart, splits
 from optsched.program.space.gangs import GangTypes, NodeClasses
 
@@ -51,7 +52,11 @@ class Held(NamedTuple):
 
 
 def gang_columns(
-    types: GangTypes, nodes: NodeClasses, jobs: FloatArray, numbers: IntArray
+    types: GangTypes,
+    nodes: NodeClasses,
+    jobs: FloatArray,
+    numbers: IntArray,
+    reserved: ReservedCells | None,
 ) -> tuple[Gangs, tuple[GangPart, ...]]:
     """Columns y, and their parts in order of first use.
 
@@ -63,6 +68,8 @@ def gang_columns(
         Jobs of each type at most.
     numbers : IntArray, shape (T,)
         Numbered gangs of each type; 0 where they are not numbered.
+    reserved : ReservedCells or None
+        Cells of tenants.
 
     Raises
     ------
@@ -75,11 +82,15 @@ def gang_columns(
     first = np.cumsum(numbers) - numbers + 1
     for t in range(len(types)):
         part = _part_of(types, t)
-        hosts = nodes.hosts(types.need[t], part.share)
+        hosts, in_ones = nodes.hosts(types.need[t], part.share), True
+        if part.owner and reserved is not None:
+            # A part is in one cell, and takes all of it: parts of 1 GPU may not stand for others.
+            sizes_there = reserved.tenants[part.owner - 1].owns
+            hosts, in_ones = np.minimum(hosts, max(sizes_there)), 1 in sizes_there
         ways = [
             (group, sizes)
             for group, classes in nodes.groups(int(types.level[t]), part.pool)
-            for sizes in _splits_in(types, t, hosts[classes], nodes.count[classes])
+            for sizes in _splits_in(types, t, hosts[classes], nodes.count[classes], in_ones)
         ]
         gangs = range(first[t], first[t] + numbers[t]) if numbers[t] else [0]
         for number, (group, sizes) in itertools.product(gangs, ways):
@@ -111,27 +122,39 @@ def _part_of(types: GangTypes, t: int) -> GangPart:
         tuple(types.need[t].tolist()),
         int(types.profile[t]),
         tuple(np.flatnonzero(types.apart[t]).tolist()),
+        int(types.owner[t]),
     )
 
 
 def _splits_in(
-    types: GangTypes, t: int, hosts: IntArray, count: IntArray
+    types: GangTypes, t: int, hosts: IntArray, count: IntArray, in_ones: bool
 ) -> Sequence[Mapping[int, int]]:
     """Ways to split a gang in a group, whose nodes host so many of its GPUs: parts by their
     size.
+
+    Parts of 1 GPU stand for all others where they need no more than these (``in_ones``).
     """
     gpus, span = int(types.gpus[t]), int(types.nodes[t])
     able = hosts > 0
     # Two jobs that may not be on one node do not share GPUs either.
-    if int((hosts * count)[able].sum()) < gpus or (types.apart[t] > 1).any():
+    if types.owner[t] < 0 or (types.apart[t] > 1).any():
+        return ()
+    # Cells of a node hold more than one part.
+    if not types.owner[t] and int((hosts * count)[able].sum()) < gpus:
+        return ()
+    if not able.any():
         return ()
     nodes, most = int(count[able].sum()), int(hosts.max())
     # Parts of 1 GPU may be on one node, which parts of a gang that is kept apart from others may
     # not.
-    if types.share[t] == 1 and 1 < span >= min(gpus, nodes) and not types.apart[t].any():
+    # On one node a gang may have several cells, but no more than it may have parts.
+    spread = 1 < span >= (gpus if types.owner[t] else min(gpus, nodes)) and not types.apart[t].any()
+    if types.share[t] == 1 and spread and in_ones:
         return ({1: gpus},)
     found: list[Mapping[int, int]] = []
-    for parts in splits(gpus, min(span, nodes), most):
+    # Cells of one node may hold several parts of a gang.
+    many = span if types.owner[t] else min(span, nodes)
+    for parts in splits(gpus, many, most):
         if len(found) == MOST_SPLITS:
             raise UsageError(
                 f"gangs of {gpus} GPUs on at most {span} nodes can be split in more than "
@@ -142,7 +165,11 @@ def _splits_in(
 
 
 def held_columns(
-    types: GangTypes, parts: Sequence[GangPart], gangs: Gangs, nodes: NodeClasses
+    types: GangTypes,
+    parts: Sequence[GangPart],
+    gangs: Gangs,
+    nodes: NodeClasses,
+    reserved: ReservedCells | None,
 ) -> Held:
     """Which nodes can hold which parts, for gangs of which level."""
     used = {
@@ -154,7 +181,11 @@ def held_columns(
     for number, level in sorted(used):
         part = parts[number]
         hosts = nodes.hosts(np.array(part.need), part.share)
-        able = np.flatnonzero((nodes.pool == part.pool) & (hosts >= part.gpus))
+        room = (nodes.pool == part.pool) & (hosts >= part.gpus)
+        if part.owner and reserved is not None:
+            cell = reserved.tenants[part.owner - 1].cell_of(part.gpus)
+            room &= cell is not None and nodes.blocks[reserved.sizes.index(cell)] > 0
+        able = np.flatnonzero(room)
         columns.append((np.full(len(able), number), able, np.full(len(able), level)))
     return Held(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 

@@ -17,6 +17,7 @@ from optsched.candidates.slices import layouts_of
 from optsched.instance import Instance, Layouts
 from optsched.instance.cluster import PER_NODE
 from optsched.instance.staying import must_stay
+from optsched.program.space.cells import ReservedCells
 from optsched.program.space.contents import ROUNDING, GpuRoom
 
 ANYWHERE = 0
@@ -50,6 +51,9 @@ class GangTypes:
         Per GPU: CPUs, memory (GB), and each resource that belongs to some nodes.
     apart : IntArray, shape (T, S)
         How many of its jobs are in each set of jobs of which no two may be on one node.
+    owner : IntArray, shape (T,)
+        Tenant, from 1 on, in whose reserved cells they are; 0 for none. -1: two jobs that would
+        have to be in cells of different tenants.
     layouts : mapping from pool to Layouts
         Of the pools in which some type is a slice.
     """
@@ -63,13 +67,20 @@ class GangTypes:
     profile: IntArray
     need: FloatArray
     apart: IntArray
+    owner: IntArray
     layouts: Mapping[int, Layouts]
 
     @classmethod
-    def of(cls, C: Classes, apart: Sequence[BoolArray] = ()) -> GangTypes:
+    def of(
+        cls,
+        C: Classes,
+        apart: Sequence[BoolArray] = (),
+        reserved: ReservedCells | None = None,
+    ) -> GangTypes:
         """Those of the columns; jobs that keep their GPUs (`must_stay`) compete for no others.
 
-        ``apart`` are sets of jobs of which no two may be on one node.
+        ``apart`` are sets of jobs of which no two may be on one node, ``reserved`` the cells of
+        tenants.
         """
         cluster, table = C.instance.cluster, C.configurations
         stays = C.common(must_stay(C.instance))
@@ -88,7 +99,8 @@ class GangTypes:
         need = C.node_needs(column)
         _leave_out_ample(need, C, column, share)
         sets = _jobs_in_sets(C, apart, column)
-        keys = (pool, gpus, nodes, level, share, profile, *need.T, *sets.T)
+        owner = _owners(C, reserved, column)
+        keys = (pool, gpus, nodes, level, share, profile, owner, *need.T, *sets.T)
         types = group_rows(keys, len(column))
         of_column = np.full(C.columns, -1, np.int64)
         of_column[column] = types.inverse
@@ -103,6 +115,7 @@ class GangTypes:
             profile[first],
             need[first],
             sets[first],
+            owner[first],
             slices.layouts,
         )
 
@@ -121,6 +134,16 @@ class GangTypes:
             kind = SharedKind(int(self.pool[t]), bool(self.profile[t] != NO_SLICE))
             found[kind] = found.get(kind, True) and bool(single[t])
         return found
+
+
+def _owners(C: Classes, reserved: ReservedCells | None, column: IntArray) -> IntArray:
+    """`GangTypes.owner` of columns."""
+    if reserved is None:
+        return np.zeros(len(column), np.int64)
+    pool, alone = C.pool[column], C.alone[column]
+    mine = reserved.owner_of(C.first[C.class_a[column]], pool)
+    other = reserved.owner_of(C.first[C.class_b[column]], pool)
+    return np.where(alone | (mine == other), mine, -1)
 
 
 def _jobs_in_sets(C: Classes, apart: Sequence[BoolArray], column: IntArray) -> IntArray:
@@ -194,6 +217,8 @@ class NodeClasses:
         Nodes of each class.
     members : tuple of IntArray, length R
         Their numbers in the cluster, ascending; those of single GPUs once for each GPU.
+    blocks : IntArray, shape (sizes, R)
+        Free aligned cells of each size (`ReservedCells.sizes`); no sizes where none are reserved.
     """
 
     pool: IntArray
@@ -205,19 +230,28 @@ class NodeClasses:
     taken: BoolArray
     count: IntArray
     members: tuple[IntArray, ...]
+    blocks: IntArray
 
     @classmethod
     def of(
-        cls, instance: Instance, types: GangTypes, apart: Sequence[BoolArray] = ()
+        cls,
+        instance: Instance,
+        types: GangTypes,
+        apart: Sequence[BoolArray] = (),
+        reserved: ReservedCells | None = None,
     ) -> NodeClasses:
         """Classes of the usable nodes with what jobs that keep their GPUs leave of them.
 
         ``types`` are the gangs that have room there, ``apart`` sets of jobs of which no two may be
-        on one node.
+        on one node, ``reserved`` the cells of tenants.
         """
         cluster = instance.cluster
         staying = Staying.of(instance)
         free = np.diff(cluster.numbering.start) - staying.held
+        blocks = np.zeros((0, len(free)), np.int64)
+        if reserved is not None:
+            blocks = reserved.blocks(instance)
+            free = blocks[0].copy()
         own = np.maximum(cluster.own_capacity - staying.used, 0.0)
         taken = _taken(instance, apart)
         of_node, single = staying.rooms_for(instance, types.kinds)
@@ -242,7 +276,8 @@ class NodeClasses:
         counts = np.isin(np.arange(len(stated)), types.level)
         group = np.where(counts[:, np.newaxis], stated, pool)
         member = cluster.members[:, node].astype(np.float64)
-        keys = (pool, gpus, room, alone, *own.T, *member, *group, *taken)
+        blocks = np.where(alone, 0, blocks[:, node])
+        keys = (pool, gpus, room, alone, *own.T, *member, *group, *taken, *blocks)
         alike = group_rows(keys, len(node))
         first = alike.first
         order = np.argsort(alike.inverse, kind="stable")
@@ -258,6 +293,7 @@ class NodeClasses:
             taken[:, first],
             alike.count.astype(np.int64),
             tuple(np.split(node[order], ends)),
+            blocks[:, first],
         )
 
     def __len__(self) -> int:
@@ -291,7 +327,7 @@ class NodeClasses:
         """
         rooms = {some: number for number, some in enumerate(dict.fromkeys(self.rooms))}
         number = np.array([rooms[some] for some in self.rooms], np.int64)
-        keys = (self.pool, self.gpus, number, *self.own.T, *self.taken)
+        keys = (self.pool, self.gpus, number, *self.own.T, *self.taken, *self.blocks)
         return group_rows(keys, len(self)).inverse
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -93,7 +93,8 @@ def _bins_of(
     legal = types.layouts.get(pool)
     layouts = None if legal is None else legal.counts
     own, taken = nodes.own[r], nodes.taken[:, r]
-    here = [p for p, part in enumerate(parts) if part.pool == pool]
+    # Parts of reserved cells are in no contents (`Space`).
+    here = [p for p, part in enumerate(parts) if part.pool == pool and not part.owner]
     shared = [p for p in here if p in of_gpu]
     rest = [p for p in here if p not in of_gpu]
     if gpus == 0:
@@ -105,8 +106,12 @@ def _bins_of(
     return NodeBins(node, gpu, whole[pool] if shared else -1)
 
 
-def all_contents(nodes: NodeClasses, bins: Sequence[NodeBins], parts: int) -> Contents | None:
-    """All fullest contents; None where there are too many of some bin."""
+def all_contents(
+    nodes: NodeClasses, bins: Sequence[NodeBins], parts: int, has_time: Callable[[], bool]
+) -> Contents | None:
+    """All fullest contents, or all of nodes where cells are reserved beside them; None where there
+    are too many of some bin, or no time to list them.
+    """
     found: list[tuple[IntArray, BoolArray]] = [
         (np.zeros((0, parts), np.int64), np.zeros(0, bool))
     ] * len(bins)
@@ -115,9 +120,11 @@ def all_contents(nodes: NodeClasses, bins: Sequence[NodeBins], parts: int) -> Co
         range(len(bins)), key=lambda n: -bins[n].node.gpus * len(bins[n].node.allowed)
     ):
         kind = bins[number]
-        of_node = kind.node.fullest(MOST_CONTENTS)
+        of_node = kind.node.fullest(MOST_CONTENTS, len(nodes.blocks) > 0, has_time)
         of_gpu = (
-            np.zeros((0, parts), np.int64) if kind.gpu is None else kind.gpu.fullest(MOST_CONTENTS)
+            np.zeros((0, parts), np.int64)
+            if kind.gpu is None
+            else kind.gpu.fullest(MOST_CONTENTS, has_time=has_time)
         )
         if of_node is None or of_gpu is None:
             return None

@@ -11,6 +11,9 @@ share of each, needs per GPU), contents P of one node (counts of parts that fit 
     count    sum_P n[P,r]  <=  n_r                                                      for every r
     shared   sum_{p,r,G} need_p g_p h[p,r,G]  <=  capacity            of each resource of some nodes
     pieces   sum_{p,r} floor(g_p / s) h[p,r,wider] + sum_t floor(g_t / s) y[t,inside]  <=  floor(GPUs of G / s)
+    reserved sum_r c[i,s,r]  =  cells of size s that tenant i owns                      for every i, s
+    inside   sum_{p of i: s(p) >= s} s(p) h[p,r,G]  <=  sum_{t >= s} t c[i,t,r]         for every i, s, r
+    beside   sum_{i, t >= s} t c[i,t,r]  +  sum_P s ceil((k_P - o_rs)+ / s) n[P,r]  <=  s f_rs n_r     for every s, r
 
 G runs over the groups of level l_t (the pool, where the gang may have any nodes), y, h, n, m >= 0,
 and whole for whole jobs. A gang that may have any number of nodes of G is split into parts of 1
@@ -33,6 +36,12 @@ given to gangs in any order. Usually there is an order all the same
 (`optsched.program.space.dealing`). If not, these gangs are numbered (`Space.numbered`): the program
 tells them apart. Each has parts of its own, and contents have at most one part of each gang.
 
+Cells that are reserved for tenants (`optsched.program.space.cells`): c[i,s,r] cells of tenant i are
+on nodes of class r, of which each has f_rs free aligned cells of s GPUs and o_rs free GPUs in no
+such cell. Every part p of its jobs takes a cell of the smallest size s(p) that holds it, inside of
+one of these, and is not counted in contents. Contents P take k_P GPUs, so all contents are listed,
+not only the fullest.
+
 The rows ``pieces`` cut off only points that are not whole. If jobs run for fractions of time, all
 rows hold on average, because the placement at each instant keeps them.
 """
@@ -50,9 +59,12 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray, owners
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Classes
+from optsched.errors import UsageError
 from optsched.instance.cluster import PER_NODE
+from optsched.instance.durations import UNLIMITED, OutOfTime, Timer
 from optsched.program.arrays import LinearArrays
 from optsched.program.linear import LinearProgram, Variables
+from optsched.program.space.cells import CellColumns, ReservedCells, TenantCells
 from optsched.program.space.contents import ROUNDING, GangPart
 from optsched.program.space.gang_columns import (
     Gangs,
@@ -72,13 +84,17 @@ from optsched.program.space.node_bins import (
     node_bins,
 )
 
+LISTED = 0.3
+"""Part of the time limit in which contents of nodes are listed; then they are made on demand."""
+
 
 class GangSeats(NamedTuple):
-    """Values of the columns of a space at a whole point: y, h, and n with m."""
+    """Values of the columns of a space at a whole point: y, h, c, and n with m."""
 
     space: Space
     gangs: IntArray
     held: IntArray
+    cells: IntArray
     contents: IntArray
 
 
@@ -99,6 +115,12 @@ class Space:
     contents : Contents
     complete : bool
         Whether ``contents`` has all contents. If not, more are generated on demand.
+    reserved : ReservedCells or None
+        Cells of tenants.
+    cells : CellColumns
+        Where they may be.
+    by_clock : bool
+        Whether the time was over before all contents were listed.
     """
 
     classes: Classes
@@ -110,9 +132,18 @@ class Space:
     bins: tuple[NodeBins, ...]
     contents: Contents
     complete: bool
+    reserved: ReservedCells | None
+    cells: CellColumns
+    by_clock: bool
 
     @classmethod
-    def of(cls, C: Classes, apart: Sequence[BoolArray] = ()) -> Space:
+    def of(
+        cls,
+        C: Classes,
+        apart: Sequence[BoolArray] = (),
+        cells: Sequence[TenantCells] = (),
+        timer: Timer = UNLIMITED,
+    ) -> Space:
         """The space that the columns of some classes compete for.
 
         Parameters
@@ -120,17 +151,24 @@ class Space:
         C : Classes
         apart : sequence of BoolArray, each of shape (jobs,)
             Sets of jobs of which no two may be on one node.
+        cells : sequence of TenantCells
+            Cells that are reserved for jobs of tenants.
+        timer : Timer
+            Contents of nodes are listed in a part of its time (`LISTED`).
 
         Raises
         ------
         UsageError
-            A gang has too many splits to be written down.
+            A gang has too many splits to be written down; or cells are reserved and nodes can hold
+            other jobs in too many ways to be written down, or jobs in cells need more than GPUs.
         """
-        types = GangTypes.of(C, apart)
-        nodes = NodeClasses.of(C.instance, types, apart)
-        return cls._of(C, types, nodes, np.zeros(len(types), np.int64))
+        reserved = ReservedCells.of(C.instance, cells)
+        types = GangTypes.of(C, apart, reserved)
+        nodes = NodeClasses.of(C.instance, types, apart, reserved)
+        numbers = np.zeros(len(types), np.int64)
+        return cls._of(C, types, nodes, numbers, reserved, timer.part(LISTED))
 
-    def numbered(self) -> Space:
+    def numbered(self, timer: Timer = UNLIMITED) -> Space:
         """The space in which gangs that share GPUs of several nodes are numbered, without
         contents made on demand; the same space if there are no such gangs.
         """
@@ -138,20 +176,45 @@ class Space:
         numbers = numbered_gangs(self.types, self.nodes, jobs)
         if not numbers.any():
             return self
-        return self._of(self.classes, self.types, self.nodes, numbers)
+        return self._of(self.classes, self.types, self.nodes, numbers, self.reserved, timer)
 
     @classmethod
-    def _of(cls, C: Classes, types: GangTypes, nodes: NodeClasses, numbers: IntArray) -> Space:
+    def _of(
+        cls,
+        C: Classes,
+        types: GangTypes,
+        nodes: NodeClasses,
+        numbers: IntArray,
+        reserved: ReservedCells | None,
+        timer: Timer,
+    ) -> Space:
         """The space with ``numbers[t]`` numbered gangs of type t; 0: its gangs are not
         numbered.
         """
-        gangs, parts = gang_columns(types, nodes, most_jobs(C, types), numbers)
-        held = held_columns(types, parts, gangs, nodes)
+        gangs, parts = gang_columns(types, nodes, most_jobs(C, types), numbers, reserved)
+        _refuse_other_needs(parts, reserved)
+        held = held_columns(types, parts, gangs, nodes, reserved)
         parts, bins = node_bins(parts, most_parts(types, gangs, len(parts)), types, nodes)
-        contents = all_contents(nodes, bins, len(parts))
+        in_time = True
+
+        def has_time() -> bool:
+            nonlocal in_time
+            in_time &= timer.left > 0
+            return in_time
+
+        contents = all_contents(nodes, bins, len(parts), has_time)
         complete = contents is not None
+        if reserved is not None and not in_time:
+            raise OutOfTime("the time is over before the contents of nodes beside cells are listed")
+        if reserved is not None and not complete:
+            raise UsageError(
+                "cells are reserved only where nodes can hold the other jobs in few enough ways to "
+                "write them down: fewer different sizes, shares or needs, or cells without reserved"
+            )
         contents = contents or no_contents(len(parts))
-        return cls(C, types, nodes, parts, gangs, held, bins, contents, complete)
+        cells = CellColumns.of(reserved, nodes.pool, nodes.blocks)
+        known = (bins, contents, complete, reserved, cells, not in_time)
+        return cls(C, types, nodes, parts, gangs, held, *known)
 
     def with_contents(self, more: Contents) -> Space:
         """The space with more contents, after those that it has."""
@@ -178,6 +241,9 @@ class Space:
         h = lp.variables(
             len(self.held.part), name="parts", implied=(0.0, self._most_held), integer=whole
         )
+        c = lp.variables(
+            len(self.cells.size), name="cells", implied=(0.0, self._most_cells), integer=whole
+        )
         n = lp.variables(
             len(self.contents.row),
             name="contents",
@@ -200,6 +266,7 @@ class Space:
         lp.constrain(in_class @ n <= counts, name="count")
         self._shared_resources(lp, h)
         self._pieces(lp, y, h)
+        self._reserve(lp, h, c, n)
 
     @cached_property
     def _most_held(self) -> FloatArray:
@@ -272,7 +339,12 @@ class Space:
     @property
     def _held_by_class(self) -> sp.csr_matrix:
         row = self.held.node_class * len(self.parts) + self.held.part
-        return sum_by(row, 1.0, len(self.nodes) * len(self.parts))
+        in_contents = np.where(self._owner_of_part[self.held.part] == 0, 1.0, 0.0)
+        return sum_by(row, in_contents, len(self.nodes) * len(self.parts))
+
+    @cached_property
+    def _owner_of_part(self) -> IntArray:
+        return np.array([part.owner for part in self.parts], np.int64)
 
     @property
     def _room_by_class(self) -> sp.csr_matrix:
@@ -288,6 +360,68 @@ class Space:
             if use.any():
                 row = sp.csr_matrix(use[np.newaxis, :])
                 lp.constrain(row @ h <= [group.capacity], name=f"shared {group.name}")
+
+    @property
+    def _most_cells(self) -> FloatArray:
+        """Cells of a size on the nodes of a class at most, and as many as the tenant owns."""
+        if self.reserved is None:
+            return np.zeros(0)
+        owner, size, r = self.cells
+        sizes, tenants = np.array(self.reserved.sizes, np.int64), self.reserved.tenants
+        pairs = zip(owner.tolist(), size.tolist(), strict=True)
+        owned = np.array([tenants[number - 1].owns[gpus] for number, gpus in pairs], np.int64)
+        there = self.nodes.blocks[np.searchsorted(sizes, size), r] * self.nodes.count[r]
+        most: FloatArray = np.minimum(owned, there).astype(np.float64)
+        return most
+
+    def _reserve(self, lp: LinearProgram, h: Variables, c: Variables, n: Variables) -> None:
+        """Cells of tenants: all of them are on nodes, their jobs inside, and others beside them."""
+        if self.reserved is None:
+            return
+        owner, size, r = self.cells
+        R, gpus = len(self.nodes), size.astype(np.float64)
+        for number, one in enumerate(self.reserved.tenants, start=1):
+            mine = self._owner_of_part == number
+            cell = np.array([one.cell_of(p.gpus) if p.owner == number else 0 for p in self.parts])
+            for least, owned in sorted(one.owns.items()):
+                name = f"{number} {least}"
+                own = np.where((owner == number) & (size == least), 1.0, 0.0)
+                total = sp.csr_matrix(own[np.newaxis, :])
+                lp.constrain(total @ c == [float(owned)], name=f"reserved {name}")
+                larger = np.where((owner == number) & (size >= least), gpus, 0.0)
+                taken = np.where(mine & (cell >= least), cell, 0.0)[self.held.part]
+                inside = sum_by(self.held.node_class, taken, R)
+                lp.constrain(inside @ h <= sum_by(r, larger, R) @ c, name=f"inside {name}")
+        for number, least in enumerate(self.reserved.sizes):
+            free = self.nodes.blocks[number]
+            cells = sum_by(r, np.where(size >= least, gpus, 0.0), R)
+            others = sum_by(self.contents.node_class, self._taken_by_others(number) * least, R)
+            there = (free * self.nodes.count * least).astype(np.float64)
+            lp.constrain(cells @ c + others @ n <= there, name=f"beside {least}")
+
+    @cached_property
+    def gpus_of_contents(self) -> IntArray:
+        """Free GPUs that contents of nodes take; 0 for those of GPUs."""
+        node_class, row, of_gpu, counts = self.contents
+        known: dict[tuple[int, int], int] = {}
+        taken = np.zeros(len(row), np.int64)
+        for column in np.flatnonzero(~of_gpu).tolist():
+            key = int(self.nodes.contents[node_class[column]]), int(row[column])
+            if key not in known:
+                known[key] = self.bins[key[0]].node.gpus_taken(counts[key[1]])
+            taken[column] = known[key]
+        return taken
+
+    def _taken_by_others(self, number: int) -> FloatArray:
+        """Free cells of a size that contents of a node leave less than there are: others take GPUs
+        of no such cell first, as `Blocks` does.
+        """
+        assert self.reserved is not None
+        size, r = self.reserved.sizes[number], self.contents.node_class
+        outside = self.nodes.gpus - size * self.nodes.blocks[number]
+        over = np.maximum(self.gpus_of_contents - outside[r], 0)
+        taken: FloatArray = np.ceil(over / size)
+        return taken
 
     def _pieces(self, lp: LinearProgram, y: Variables, h: Variables) -> None:
         """Rows that cut off fractions of gangs in a group."""
@@ -332,18 +466,41 @@ class Space:
     @staticmethod
     def has_rows(block: str) -> bool:
         """Whether a block of rows is one of a space."""
-        return block in ("seats", "part", "node", "count", "pieces") or block.startswith("shared ")
+        named = ("shared ", "reserved ", "inside ", "beside ")
+        return block in ("seats", "part", "node", "count", "pieces") or block.startswith(named)
+
+    @property
+    def decides_gpus(self) -> bool:
+        """Whether a placement that does not know this space may break its rules."""
+        return bool(self.types.layouts) or self.reserved is not None
 
     # --- points -----------------------------------------------------------------------------------
 
     @property
     def columns(self) -> int:
         """Columns beside those of the classes."""
-        return len(self.gangs.type_) + len(self.held.part) + len(self.contents.row)
+        first = len(self.gangs.type_) + len(self.held.part)
+        return first + len(self.cells.size) + len(self.contents.row)
 
     def read(self, point: FloatArray) -> GangSeats:
         """Seats of the last columns of a whole point."""
         whole = np.round(point[len(point) - self.columns :]).astype(np.int64)
         first = len(self.gangs.type_)
         second = first + len(self.held.part)
-        return GangSeats(self, whole[:first], whole[first:second], whole[second:])
+        third = second + len(self.cells.size)
+        return GangSeats(
+            self, whole[:first], whole[first:second], whole[second:third], whole[third:]
+        )
+
+
+def _refuse_other_needs(parts: Sequence[GangPart], reserved: ReservedCells | None) -> None:
+    """Refuse parts in reserved cells that need more than whole GPUs of their node."""
+    for part in parts:
+        if part.owner and (part.share < 1 or any(part.need) or part.apart):
+            assert reserved is not None
+            tenant = reserved.tenants[part.owner - 1].tenant
+            raise UsageError(
+                f"cells of tenant {tenant} are reserved for whole GPUs, on nodes that have CPUs and "
+                "memory for all of them: its jobs may not share GPUs, be kept apart, or need a "
+                "resource that runs out before the GPUs"
+            )

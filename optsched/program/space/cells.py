@@ -1,0 +1,335 @@
+"""Cells that tenants own, reserved on nodes: aligned GPUs that the jobs of one tenant alone hold.
+
+A cell of s GPUs is GPUs k s, ..., k s + s - 1 of one node (buddy allocation). Sizes divide one
+another, so cells of any sizes fit into free GPUs if and only if, for every size s,
+
+    sum over cells of s GPUs or more of their GPUs  <=  s f_s,      f_s: free aligned cells of size s
+
+The larger ones are put first, each anywhere. The same holds of parts of gangs inside cells.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from optsched.arrays import BoolArray, IntArray
+from optsched.candidates.held import held_gpus
+from optsched.errors import UsageError
+from optsched.instance import Instance
+from optsched.instance.staying import must_stay
+
+
+class TenantCells(NamedTuple):
+    """The cells that a tenant owns.
+
+    Attributes
+    ----------
+    tenant : str
+    jobs : BoolArray, shape (jobs,)
+        Its jobs.
+    pools : IntArray
+        Pools that the cells are of.
+    owns : mapping of int to int
+        Number of cells of each size, in GPUs.
+    """
+
+    tenant: str
+    jobs: BoolArray
+    pools: IntArray
+    owns: Mapping[int, int]
+
+    def cell_of(self, gpus: int) -> int | None:
+        """Size of the smallest cell that holds so many GPUs; None where there is none."""
+        return min((size for size in self.owns if size >= gpus), default=None)
+
+
+@dataclass(frozen=True, eq=False)
+class ReservedCells:
+    """The cells of all tenants.
+
+    Attributes
+    ----------
+    tenants : tuple of TenantCells
+        Of the cells that are not bound.
+    blocked : BoolArray, shape (GPUs,)
+        GPUs of the cluster that jobs that stay hold, or that are in a cell with such a job: it is
+        bound to these GPUs.
+    """
+
+    tenants: tuple[TenantCells, ...]
+    blocked: BoolArray
+
+    @classmethod
+    def of(cls, instance: Instance, tenants: Sequence[TenantCells]) -> ReservedCells | None:
+        """The cells beside the jobs that stay; None where no tenant has cells.
+
+        Raises
+        ------
+        UsageError
+            Sizes of cells in one pool do not divide one another, or a job that stays is in no cell
+            that its tenant may have.
+        """
+        if not tenants:
+            return None
+        _refuse_overlaps(tenants)
+        jobs = np.flatnonzero(must_stay(instance))
+        holds = held_gpus(instance, jobs, [])
+        owner = jobs[holds.owner]
+        held = np.full(instance.cluster.numbering.gpus, -1, np.int64)
+        held[holds.gpu] = owner
+        _refuse_shares(instance, tenants, owner[holds.share < 1])
+        binding = _Binding(instance, tenants, held)
+        binding.search()
+        return cls(tuple(binding.tenants), binding.blocked)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of cells, ascending from 1."""
+        return tuple(sorted({1, *(size for one in self.tenants for size in one.owns)}))
+
+    def owner_of(self, job: IntArray, pool: IntArray) -> IntArray:
+        """Number, from 1 on, of the tenant of each job in a pool; 0 where it has no cells there."""
+        owner = np.zeros(len(job), np.int64)
+        for number, one in enumerate(self.tenants, start=1):
+            owner[one.jobs[job] & np.isin(pool, one.pools)] = number
+        return owner
+
+    def free_blocks(self, instance: Instance, node: int) -> dict[int, list[int]]:
+        """First GPUs of the free aligned cells of a node, by size, that are in no larger one."""
+        numbering = instance.cluster.numbering
+        blocked = self.blocked[numbering.start[node] : numbering.start[node + 1]]
+        found: dict[int, list[int]] = {}
+        inside = np.zeros(len(blocked), bool)
+        for size in reversed(self.sizes):
+            found[size] = []
+            for first in range(0, len(blocked) - size + 1, size):
+                some = slice(first, first + size)
+                if not (blocked[some] | inside[some]).any():
+                    inside[some] = True
+                    found[size].append(first)
+        return found
+
+    def blocks(self, instance: Instance) -> IntArray:
+        """f_s: free aligned cells of every size on every node, shape (sizes, nodes)."""
+        return _free_cells(instance, self.blocked, self.sizes)
+
+
+def _free_cells(instance: Instance, blocked: BoolArray, sizes: Sequence[int]) -> IntArray:
+    """Free aligned cells of each size on each node, shape (sizes, nodes)."""
+    start = instance.cluster.numbering.start
+    counts = np.zeros((len(sizes), len(start) - 1), np.int64)
+    known: dict[bytes, list[int]] = {}
+    for node in range(counts.shape[1]):
+        mine = blocked[start[node] : start[node + 1]]
+        key = mine.tobytes()
+        if key not in known:
+            known[key] = [
+                int((~mine[: len(mine) // size * size]).reshape(-1, size).all(axis=1).sum())
+                for size in sizes
+            ]
+        counts[:, node] = known[key]
+    return counts
+
+
+def _refuse_overlaps(tenants: Sequence[TenantCells]) -> None:
+    """Refuse cells of one pool whose sizes do not divide one another, and two lists of one job."""
+    for number, one in enumerate(tenants):
+        for other in tenants[:number]:
+            if not np.isin(one.pools, other.pools).any():
+                continue
+            if (one.jobs & other.jobs).any():
+                raise UsageError(f"cells of tenant {one.tenant} are reserved twice in one pool")
+            for small, large in pairwise(sorted({*one.owns, *other.owns})):
+                if large % small:
+                    raise UsageError(
+                        f"cells of tenants {other.tenant} and {one.tenant}: found sizes {small} "
+                        f"and {large} in one pool, expected sizes that divide one another"
+                    )
+
+
+def _refuse_shares(instance: Instance, tenants: Sequence[TenantCells], jobs: IntArray) -> None:
+    """Refuse jobs that stay on shares of GPUs in cells."""
+    for one in tenants:
+        for job in jobs[one.jobs[jobs]][:1].tolist():
+            name = instance.jobs_table.names[job]
+            raise UsageError(
+                f"job {name} keeps shares of GPUs: reserved cells of tenant {one.tenant} hold "
+                "whole ones"
+            )
+
+
+TRIED = 10_000
+"""Cells that are bound to jobs that stay, in one way or another, at most."""
+
+
+class _Binding:
+    """Which cells are bound to the GPUs of jobs that stay.
+
+    A pair that such a job has may be a cell of its tenant, or half of a larger one. The first way
+    in which all other cells find room counts; without one, the first way.
+    """
+
+    def __init__(self, instance: Instance, tenants: Sequence[TenantCells], held: IntArray) -> None:
+        self.tenants, self.blocked = list(tenants), held >= 0
+        self._instance, self._held, self._given = instance, held, tenants
+        self._left = [Counter(one.owns) for one in tenants]
+        self._bound = np.zeros(len(held), bool)
+        numbering = instance.cluster.numbering
+        gpus = np.flatnonzero(held >= 0)
+        self._pool = numbering.pool[numbering.node_of(np.arange(len(held)))]
+        node = numbering.node_of(gpus)
+        parts = Counter(zip(held[gpus].tolist(), node.tolist(), strict=True))
+        self._turns = [
+            (number, gpu, parts[int(held[gpu]), at])
+            for number, one in enumerate(tenants)
+            for gpu, at in zip(gpus.tolist(), node.tolist(), strict=True)
+            if one.jobs[held[gpu]] and self._pool[gpu] in one.pools
+        ]
+
+    def search(self) -> None:
+        """Bind cells; raises `UsageError` if the GPUs of some job are in no cell."""
+        stack: list[tuple[int, slice, int, int]] = []
+        turn, tried, size_from = 0, 0, 0
+        first: tuple[list[TenantCells], BoolArray] | None = None
+        stuck = self._turns[0] if self._turns else None
+        while tried < TRIED:
+            if turn == len(self._turns):
+                self._keep()
+                if self._fits():
+                    return
+                first = first or (self.tenants, self.blocked)
+                found = None
+            elif self._bound[self._turns[turn][1]]:
+                turn, size_from = turn + 1, 0
+                continue
+            else:
+                found = self._next(turn, size_from)
+                stuck = stuck if found or first else self._turns[turn]
+            if found:
+                number, cell, size, choice = (self._turns[turn][0], *found)
+                self._left[number][size] -= 1
+                self._bound[cell] = True
+                stack.append((turn, cell, size, choice))
+                turn, size_from, tried = turn + 1, 0, tried + 1
+            elif stack:
+                turn, cell, size, choice = stack.pop()
+                self._left[self._turns[turn][0]][size] += 1
+                self._bound[cell] = False
+                size_from = choice + 1
+            else:
+                break
+        if first is None and stuck is not None:
+            name = self._instance.jobs_table.names[int(self._held[stuck[1]])]
+            raise UsageError(
+                f"job {name} keeps GPUs that are in no cell that tenant "
+                f"{self._given[stuck[0]].tenant} owns: without reserved it may run there"
+            )
+        if first is not None:
+            self.tenants, self.blocked = first
+
+    def _next(self, turn: int, size_from: int) -> tuple[slice, int, int] | None:
+        """The next cell, from a choice of its size on, that can be bound to a GPU: its GPUs, its
+        size, and which choice that is.
+        """
+        number, gpu, part = self._turns[turn]
+        one, numbering = self._given[number], self._instance.cluster.numbering
+        at = int(numbering.node_of(np.array([gpu]))[0])
+        start, end = int(numbering.start[at]), int(numbering.start[at + 1])
+        # The smallest that holds the part comes first.
+        sizes = sorted(one.owns, key=lambda size: (size < part, abs(size - part)))
+        for choice, size in list(enumerate(sizes))[size_from:]:
+            first = start + (gpu - start) // size * size
+            cell = slice(first, first + size)
+            some = self._held[cell]
+            free = self._left[number][size] > 0 and first + size <= end
+            mine = (some < 0) | one.jobs[some]
+            if free and mine.all() and not self._bound[cell].any():
+                return cell, size, choice
+        return None
+
+    def _keep(self) -> None:
+        """Take the cells that are bound now."""
+        self.blocked = (self._held >= 0) | self._bound
+        self.tenants = [
+            one._replace(owns={size: left[size] for size in one.owns})
+            for one, left in zip(self._given, self._left, strict=True)
+        ]
+
+    def _fits(self) -> bool:
+        """Whether all cells that are not bound find room, those of each set of pools."""
+        cluster = self._instance.cluster
+        usable = cluster.usable(self._instance.now)
+        for pools in {tuple(one.pools.tolist()) for one in self.tenants}:
+            there = [one for one in self.tenants if np.isin(one.pools, pools).all()]
+            sizes = sorted({size for one in there for size in one.owns})
+            nodes = usable & np.isin(cluster.numbering.pool, pools)
+            free = _free_cells(self._instance, self.blocked, sizes)[:, nodes].sum(axis=1)
+            for least, many in zip(sizes, free.tolist(), strict=True):
+                larger = [(size, n) for one in there for size, n in one.owns.items()]
+                if sum(size * n for size, n in larger if size >= least) > least * many:
+                    return False
+        return True
+
+
+class CellColumns(NamedTuple):
+    """Columns: cells of a tenant on nodes of a class; arrays of length K.
+
+    Attributes
+    ----------
+    owner : IntArray
+        Number of the tenant, from 1 on.
+    size : IntArray
+        GPUs of the cell.
+    node_class : IntArray
+    """
+
+    owner: IntArray
+    size: IntArray
+    node_class: IntArray
+
+    @classmethod
+    def of(cls, reserved: ReservedCells | None, pool: IntArray, blocks: IntArray) -> CellColumns:
+        """Those on classes of nodes in such pools, with so many free cells of each size."""
+        rows: list[tuple[int, int, int]] = []
+        if reserved is not None:
+            for number, one in enumerate(reserved.tenants, start=1):
+                for size in sorted(one.owns):
+                    there = np.isin(pool, one.pools) & (blocks[reserved.sizes.index(size)] > 0)
+                    rows += [(number, size, r) for r in np.flatnonzero(there).tolist()]
+        return cls(*np.array(rows, np.int64).reshape(-1, 3).T)
+
+
+class Block(NamedTuple):
+    """Aligned GPUs of a node: the first one, as an index on the node."""
+
+    node: int
+    first: int
+
+
+class Blocks:
+    """Free aligned blocks of some nodes, which are split as they are taken."""
+
+    def __init__(self, free: Mapping[int, Sequence[Block]]) -> None:
+        self._free = {size: list(blocks) for size, blocks in sorted(free.items())}
+
+    def take(self, size: int) -> Block:
+        """Take a block: a free one of the size, else a part of the smallest larger one."""
+        at = next(other for other, blocks in self._free.items() if other >= size and blocks)
+        block = self._free[at].pop(0)
+        while at > size:
+            smaller = max(other for other in self._free if other < at)
+            firsts = range(block.first + smaller, block.first + at, smaller)
+            self._free[smaller] += [Block(block.node, first) for first in firsts]
+            at = smaller
+        return block
+
+    @property
+    def free(self) -> Mapping[int, Sequence[Block]]:
+        """The blocks that are left, by size."""
+        return self._free
