@@ -404,7 +404,8 @@ def _allocation_in(file: SolutionFile) -> AllocatedRows:
 def _placement_in(file: SolutionFile) -> tuple[GpusInUse, ...]:
     if file.document.placement is None:
         raise _lacks(file, "placement")
-    held, allocation = [], file.document.allocation or []
+    held = []
+    allocation = file.document.allocation
     for place, row in enumerate(file.document.placement):
         path = f"placement[{place}]"
         if (row.job is None) == (row.jobs is None):
