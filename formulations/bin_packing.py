@@ -23,12 +23,15 @@ from optsched.candidates import Candidates, Classes
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import LinearProgram
+from optsched.program.knapsack import best_items
 from optsched.solution import Schedule
-from optsched.solution.plan import LinearPlan
+from optsched.solution.plan import LinearPlan, Patterns
 
 MOST_COLUMNS = 500_000
-MOST_ARCS = 100_000
+MOST_ARCS = 200_000
 """Of the program ``arc-flow``, beyond which ``auto`` takes the other one."""
+MOST_CELLS = 50_000_000
+"""The same, of sizes times capacity: time to make the arcs, and to price patterns."""
 FITS = 1 + 1e-9
 
 
@@ -43,7 +46,8 @@ class BinPacking(Formulation):
     Program
         ``arc-flow``, where every class has one column and all use the same resource, in whole
         amounts a_k <= b: a bin is a path through 0, 1, ..., b; an arc (v, v + a) is a job of size a
-        at place v. Sizes are taken in decreasing order, so that few arcs are needed.
+        at place v. Sizes are taken in decreasing order, so that few arcs are needed. Before the
+        solver, bins are made by column generation; each is the best one at the duals of the sizes.
         minimise z
         one   sum_{vw: w = v + a} f_vw  =  number of jobs of size a     every size a
         flow  sum_w f_vw  <=  sum_u f_uv,  at v = 0  <=  z              every place v
@@ -93,11 +97,13 @@ class BinPacking(Formulation):
         refuse_jobs_nowhere(C, "one")
         _refuse_consumables(C)
         rounds = _Rounds(C, np.flatnonzero(fitting_columns(C)))
-        why_not = "" if self.options.program == "assignment" else _why_no_arcs(rounds)
-        if self.options.program == "arc-flow" and why_not:
-            raise UsageError(f"vector-bin-packing with program=arc-flow: {why_not}")
-        use_bins = self.options.program == "assignment" or bool(why_not)
-        bins: _BinProgram = _BinAssignment(rounds) if use_bins else _ArcFlow(rounds)
+        bins: _BinProgram | None = None
+        if self.options.program != "assignment":
+            flow = _arc_flow(rounds)
+            if self.options.program == "arc-flow" and isinstance(flow, str):
+                raise UsageError(f"vector-bin-packing with program=arc-flow: {flow}")
+            bins = None if isinstance(flow, str) else flow
+        bins = bins or _BinAssignment(rounds)
         return LinearPlan(
             C,
             bins.program(),
@@ -106,6 +112,7 @@ class BinPacking(Formulation):
             bins.describe,
             step=1.0,
             known=bins.known,
+            patterns=bins.patterns,
         )
 
 
@@ -234,18 +241,26 @@ class _BinProgram(Protocol):
     def describe(self, block: str, position: int) -> str:
         """What a row asks for, in words."""
 
+    @property
+    def patterns(self) -> Patterns | None:
+        """What column generation needs, or None."""
+
 
 # --- arc-flow -------------------------------------------------------------------------------------
 
 
-def _why_no_arcs(rounds: _Rounds) -> str:
-    """Why a job is not a size alone; empty if it is."""
+def _arc_flow(rounds: _Rounds) -> _ArcFlow | str:
+    """The program ``arc-flow``, or why a job is not a size alone or there are too many arcs."""
     if len(rounds.columns) != len(rounds.classes):
         return "some job has several configurations"
     if len(rounds.capacity) != 1 or rounds.usage.nnz != len(rounds.columns):
         return "jobs do not all use the same resource, and no other"
-    arcs = len(np.unique(rounds.usage.data)) * int(rounds.capacity[0])
-    return f"there may be {arcs:,} arcs, at most {MOST_ARCS:,}" if arcs > MOST_ARCS else ""
+    cells = len(np.unique(rounds.usage.data)) * int(rounds.capacity[0])
+    if cells > MOST_CELLS:
+        return f"sizes times capacity are {cells:,}, at most {MOST_CELLS:,}"
+    flow = _ArcFlow(rounds)
+    arcs = len(flow.tail)
+    return f"there are {arcs:,} arcs, at most {MOST_ARCS:,}" if arcs > MOST_ARCS else flow
 
 
 class _ArcFlow:
@@ -281,6 +296,8 @@ class _ArcFlow:
             )
             reached[tail + size] = True
             tails.append(tail)
+            if sum(map(len, tails)) > MOST_ARCS:
+                break
         of_size = owners([len(tail) for tail in tails])
         tail = np.concatenate([EMPTY, *tails])
         order = np.lexsort((of_size, tail))
@@ -326,10 +343,13 @@ class _ArcFlow:
         return lp
 
     def point(self, packing: _Bins) -> FloatArray:
-        """The point of a packing: each round is a path, its jobs in decreasing size."""
-        size = self.size_of[packing.column]
-        order = np.lexsort((size, packing.number))
-        size, number = size[order], packing.number[order]
+        """The point of a packing."""
+        return self._point_of(self.size_of[packing.column], packing.number)
+
+    def _point_of(self, size: IntArray, number: IntArray) -> FloatArray:
+        """The point of sizes in rounds: each round is a path, its jobs in decreasing size."""
+        order = np.lexsort((size, number))
+        size, number = size[order], number[order]
         amount = self.sizes[size]
         before = np.cumsum(amount) - amount
         tail = before - before[np.searchsorted(number, number)]
@@ -338,11 +358,15 @@ class _ArcFlow:
             raise ValueError(f"round {late} has more than there is room for")
         point = np.zeros(len(self.tail) + 1)
         np.add.at(point, self._number[tail, size], 1.0)
-        point[-1] = packing.rounds
+        point[-1] = int(number.max(initial=-1)) + 1
         return point
 
     def packing(self, point: FloatArray) -> _Bins:
-        """The packing of a point: its flow is split into paths."""
+        """The packing of a point."""
+        return self._of_sizes(*self._paths(point))
+
+    def _paths(self, point: FloatArray) -> tuple[IntArray, IntArray]:
+        """Sizes, and the rounds that have them: the flow of a point is split into paths."""
         flow = np.round(point[:-1]).astype(np.int64).tolist()
         leaving: list[list[int]] = [[] for _ in range(self.capacity + 1)]
         for arc, (tail, amount) in enumerate(zip(self.tail.tolist(), flow, strict=True)):
@@ -362,7 +386,7 @@ class _ArcFlow:
                 number.append(bin)
                 place += sizes[of_arc[arc]]
             bin += 1
-        return self._of_sizes(np.array(size, np.int64), np.array(number, np.int64))
+        return np.array(size, np.int64), np.array(number, np.int64)
 
     def _of_sizes(self, size: IntArray, number: IntArray) -> _Bins:
         """The packing in which sizes are jobs: classes of one size take their places in order."""
@@ -386,7 +410,54 @@ class _ArcFlow:
                 left[number] -= 1
             size += filling
             lengths.append(len(filling))
-        return self.point(self._of_sizes(np.array(size, np.int64), owners(lengths)))
+        return self._point_of(np.array(size, np.int64), owners(lengths))
+
+    @property
+    def patterns(self) -> Patterns:
+        """Fillings of a round, by size."""
+
+        def of_point(point: FloatArray) -> IntArray:
+            size, number = self._paths(point)
+            counts = np.zeros((len(self.sizes), int(number.max(initial=-1)) + 1), np.int64)
+            np.add.at(counts, (size, number), 1)
+            return counts
+
+        def point(counts: IntArray) -> FloatArray:
+            number, size = np.nonzero(counts.T)
+            times = counts.T[number, size]
+            return self._point_of(np.repeat(size, times), np.repeat(number, times))
+
+        return Patterns(self.demand, self._best_pattern, of_point, point, self._duals)
+
+    def _best_pattern(self, worth: FloatArray, left: IntArray) -> tuple[float, IntArray]:
+        """The filling of the greatest worth: a knapsack of items that are 1, 2, 4, ... jobs."""
+        most = np.minimum(left, self.capacity // self.sizes)
+        kinds: list[IntArray] = []
+        jobs: list[IntArray] = []
+        while most.any():
+            power = 1 << len(kinds)
+            item = np.flatnonzero(most > 0)
+            kinds.append(item)
+            jobs.append(np.minimum(power, most[item]))
+            most = np.maximum(most - power, 0)
+        kind, count = np.concatenate([EMPTY, *kinds]), np.concatenate([EMPTY, *jobs])
+        total, chosen = best_items(worth[kind] * count, self.sizes[kind] * count, self.capacity)
+        return total, np.bincount(kind[chosen], count[chosen], len(self.sizes)).astype(np.int64)
+
+    def _duals(self, worth: FloatArray) -> FloatArray:
+        """Duals of the rows: the dual of place v is minus the worth of the best path from v on.
+
+        All are scaled so that the best path from 0 is worth 1, the cost of a round.
+        """
+        head = self.tail + self.sizes[self.size]
+        best = np.zeros(self.capacity + 1)
+        places, first = np.unique(self.tail, return_index=True)
+        end = np.append(first[1:], len(self.tail))
+        for place in range(len(places) - 1, -1, -1):
+            arcs = slice(first[place], end[place])
+            best[places[place]] = max(0.0, float((worth[self.size[arcs]] + best[head[arcs]]).max()))
+        duals: FloatArray = np.concatenate([worth, -best[places]]) / max(best[0], 1e-9)
+        return duals
 
     def describe(self, block: str, position: int) -> str:
         """What a row asks for, in words."""
@@ -484,6 +555,10 @@ class _BinAssignment:
     def known(self) -> FloatArray:
         """The point of the first-fit packing."""
         return self.point(self.first)
+
+    @property
+    def patterns(self) -> None:
+        """Not several resources."""
 
     def describe(self, block: str, position: int) -> str:
         """What a row asks for, in words."""

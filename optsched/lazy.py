@@ -80,6 +80,7 @@ CONVENIENCES: Mapping[str, tuple[str, str]] = {
     "Assignment.prices_of_jobs": ("optsched.decomposition.job_prices", "prices_of_jobs"),
     "PricedRows.relaxed": ("optsched.decomposition.priced_rows", "relaxed_rows"),
     "LinearPlan.by_parts": ("optsched.decomposition.by_parts", "solve_by_parts"),
+    "LinearPlan.by_patterns": ("optsched.decomposition.by_patterns", "solve_by_patterns"),
     "LinearPlan.slices": ("optsched.placement.realisation", "slices_of"),
     "Comparison.plot": ("optsched.report.comparison", "comparison_picture"),
     "Sweep.plot": ("optsched.report.plots", "plot_sweep"),

@@ -65,6 +65,7 @@ def test_methods_that_point_upwards_are_listed() -> None:
         "Solution.write",
         "Assignment.prices_of_jobs",
         "LinearPlan.by_parts",
+        "LinearPlan.by_patterns",
         "PricedRows.relaxed",
         "LinearPlan.slices",
         "Comparison.plot",

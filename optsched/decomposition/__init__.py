@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from optsched.decomposition.branching import branch_and_price
     from optsched.decomposition.bundle import LagrangianBound, Relaxed, Repaired, lagrangian
     from optsched.decomposition.column_generation import Decomposition, dantzig_wolfe
+    from optsched.decomposition.diving import dive
     from optsched.decomposition.master import CoupledRows, Master, MasterColumns, Priced
     from optsched.decomposition.rounding import round_by_slots
     from optsched.program.knapsack import best_items
@@ -30,6 +31,7 @@ __all__ = [
     "best_items",
     "branch_and_price",
     "dantzig_wolfe",
+    "dive",
     "lagrangian",
     "round_by_slots",
 ]
@@ -49,6 +51,7 @@ __getattr__ = lazy_names(
         "best_items": "optsched.program.knapsack",
         "branch_and_price": ".branching",
         "dantzig_wolfe": ".column_generation",
+        "dive": ".diving",
         "lagrangian": ".bundle",
         "round_by_slots": ".rounding",
     },

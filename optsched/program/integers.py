@@ -84,3 +84,8 @@ def rounded_up(bound: float, step: float | None) -> float:
     if step is None or not np.isfinite(bound):
         return bound
     return float(np.ceil(bound / step - ROUNDING * max(1.0, abs(bound / step))) * step)
+
+
+def rounded_bound(bound: float, step: float | None, maximise: bool) -> float:
+    """A bound on objectives that are multiples of ``step``; see `rounded_up`."""
+    return -rounded_up(-bound, step) if maximise else rounded_up(bound, step)

@@ -134,6 +134,33 @@ class Parts:
     cheapest: Callable[[FloatArray, int], tuple[FloatArray, FloatArray]]
 
 
+class Patterns(NamedTuple):
+    """A program whose point is a sum of patterns, of which there are to be as few as possible: each
+    has some jobs of each kind, such as the filling of a bin.
+
+    Attributes
+    ----------
+    demand : IntArray, shape (kinds,)
+        How many jobs of each kind all patterns have together.
+    best : callable
+        Worth of the kinds, and how many jobs of each a pattern may have -> the pattern of the
+        greatest worth, and how many jobs of each it has, shape (kinds,).
+    of_point : callable
+        Point of the program -> its patterns, shape (kinds, patterns).
+    point : callable
+        Patterns -> the point of the program.
+    duals : callable
+        Duals of the demand -> duals of the program, which prove the bound ``demand @ duals`` over
+        the worth of the best pattern.
+    """
+
+    demand: IntArray
+    best: Callable[[FloatArray, IntArray], tuple[float, IntArray]]
+    of_point: Callable[[FloatArray], IntArray]
+    point: Callable[[IntArray], FloatArray]
+    duals: Callable[[FloatArray], FloatArray]
+
+
 class Sifting(NamedTuple):
     """Which columns of a linear program may be in an optimum, where it has far more than that.
 
@@ -226,6 +253,8 @@ class LinearPlan:
         and this one has some of them; None: it has all itself.
     parts : Parts or None
         Where the program is to be solved by column generation: a column is a point of a part.
+    patterns : Patterns or None
+        Where column generation comes before the solver.
     machines : callable or None
         The same plan as times of jobs on machines, where it is one: a local search comes before the
         solver then.
@@ -260,6 +289,7 @@ class LinearPlan:
     relaxation: Relaxation | None = None
     refuted_by: Callable[[], LinearPlan] | None = None
     parts: Parts | None = None
+    patterns: Patterns | None = None
     machines: Callable[[], MachineTimes] | None = None
     sifting: Sifting | None = None
     of_schedule: Callable[[Schedule], LinearPlan] | None = None

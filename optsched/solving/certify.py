@@ -27,6 +27,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.errors import NOTHING_YET, Interrupted, SolverCrashed
 from optsched.program import AllocationProgram, LinearArrays
+from optsched.program.integers import rounded_bound
 from optsched.solution import Allocation, Status
 from optsched.solution.certificate import (
     LARGEST_SHARE,
@@ -87,6 +88,8 @@ class EvaluatedPoint(NamedTuple):
         Duals -> the tangent that they bound, where it is not `arrays`.
     program : AllocationProgram or None
         Where the point is an allocation.
+    step : float or None
+        Objectives are multiples of it, so that a bound by duals can be rounded to one.
     """
 
     arrays: LinearForm
@@ -95,6 +98,7 @@ class EvaluatedPoint(NamedTuple):
     value: float
     tangent: Callable[[FloatArray], LinearForm] | None = None
     program: AllocationProgram | None = None
+    step: float | None = None
 
     def bounded_by(self, y: FloatArray) -> LinearForm:
         """The program that duals bound."""
@@ -254,6 +258,7 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
             if by_knapsacks is not None and (bound is None or by_knapsacks < bound):
                 bound, residual = by_knapsacks, None  # any prices of jobs will do
         if bound is not None:
+            bound = rounded_bound(bound, point.step, arrays.maximise)
             return Bound(bound, "dual", "dual", y, residual)
     claimed = None
     if arrays.is_integer and values.bound is not None and np.isfinite(values.bound):
@@ -458,15 +463,18 @@ def certified_linear(
     values: Values,
     y: FloatArray | None,
     clean: Callable[[FloatArray], FloatArray] | None = None,
+    step: float | None = None,
 ) -> Outcome:
     """The outcome of a point of a linear program.
 
-    ``clean`` rounds the solver's point and recomputes its auxiliary columns.
+    ``clean`` rounds the solver's point and recomputes its auxiliary columns. The bound of duals is
+    rounded to a multiple of ``step``.
     """
     assert values.x is not None
     x = checked_point(values.x, arrays.shape[1], runs.name)
     x = x if clean is None else clean(x)
-    return certified(runs, EvaluatedPoint(arrays, x, x, arrays.objective(x)), values, y)
+    point = EvaluatedPoint(arrays, x, x, arrays.objective(x), step=step)
+    return certified(runs, point, values, y)
 
 
 def certified_allocation(

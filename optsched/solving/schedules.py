@@ -41,6 +41,7 @@ from optsched.solution.plan import (
     LinearPlan,
     MachineTimes,
     Parts,
+    Patterns,
     Plan,
     Relaxation,
     Shortage,
@@ -88,6 +89,8 @@ SEARCHED = 2000
 """Columns from which plans of machines start with a local search."""
 FOR_SOLVER = 0.3
 """Fraction of the time that this search leaves for the solver."""
+FOR_PATTERNS = 0.5
+"""Fraction of the time that column generation may take."""
 STEP = 1e-4
 """Relative step of makespans where their smallest difference is not known."""
 WHOLE = 1e-6
@@ -159,6 +162,8 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
         return _by_parts(engine, plan, plan.parts, point)
     if outcome is None and plan.machines is not None and engine.asked_for is None:
         point = _balanced(engine, plan, plan.machines, point)
+    if outcome is None and plan.patterns is not None and point is not None:
+        outcome = _by_patterns(engine, plan, plan.patterns, point, meant)
     if outcome is None:
         # The plan with all schedules explains it, if that is infeasible too.
         with _unexplained(engine, plan.refuted_by is not None):
@@ -314,6 +319,55 @@ def _by_parts(
     if values.x is None:
         return _without_schedule_of(plan, nothing_found(engine, values, integer=True))
     return _refined(engine, plan, certified_linear(engine, arrays, values, None))
+
+
+def _by_patterns(
+    engine: Engine,
+    plan: LinearPlan,
+    patterns: Patterns,
+    point: FloatArray,
+    clean: Callable[[FloatArray], FloatArray],
+) -> Outcome | None:
+    """The outcome of column generation and, where that leaves a gap, of the solver of the whole
+    program; None where the caller has asked for a solver or a start.
+    """
+    if engine.asked_for is not None or engine.start is not None or engine.limits.work is not None:
+        return None
+    arrays = engine.build(lambda: plan.program.arrays)
+    engine.use(engine.load("highs"), "by columns, which are fillings of bins")
+    limits = engine.limits_left()
+    half = None if limits.time is None else limits.time * FOR_PATTERNS
+    found = convenience("LinearPlan.by_patterns")(
+        arrays, patterns, point, replace(limits, time=half)
+    )
+    values = engine.record(found, arrays.shape)
+    duals = (values.y, duals_alone(arrays, None), None)
+    outcome = _best_proven(engine, plan, values, duals, clean)
+    if outcome.status is Status.OPTIMAL or engine.time_left <= 0:
+        return outcome
+    by_solver = engine.solve_linear(plan.program, clean, outcome.x)
+    if by_solver.x is None:
+        return by_solver
+    bounds = [each for each in (values.bound, by_solver.bound) if each is not None]
+    values = replace(by_solver.values, x=by_solver.x, bound=max(bounds, default=None))
+    return _best_proven(engine, plan, values, duals, clean)
+
+
+def _best_proven(
+    engine: Engine,
+    plan: LinearPlan,
+    values: Values,
+    duals: Sequence[FloatArray | None],
+    clean: Callable[[FloatArray], FloatArray],
+) -> Outcome:
+    """The outcome of a point with the duals that prove most; earlier ones where several do.
+
+    Patterns have no more jobs of a kind than there are, but paths of a program may. So duals of
+    patterns may prove less of the program than of the patterns.
+    """
+    arrays = plan.program.arrays
+    outcomes = [certified_linear(engine, arrays, values, y, clean, plan.step) for y in duals]
+    return max(outcomes, key=lambda found: -np.inf if found.bound is None else found.bound)
 
 
 @contextmanager

@@ -146,3 +146,54 @@ def test_what_is_refused() -> None:
 
 def test_no_jobs_need_no_round() -> None:
     assert optsched.solve(document([], [10.0]), "bin-packing").objective == 0.0
+
+
+def triplets(count: int, seed: int) -> list[list[float]]:
+    """Sizes of which three fill a bin of 1,000 without rest."""
+    random = np.random.default_rng(seed)
+    first = random.integers(380, 491, count)
+    second = random.integers(250, (1000 - first) // 2)
+    sizes = np.concatenate([first, second, 1000 - first - second])
+    return [[float(size)] for size in random.permutation(sizes)]
+
+
+def test_column_generation_proves_triplets(tmp_path: Any) -> None:
+    solution = optsched.solve(document(triplets(20, 1), [1000.0]), "bin-packing")
+    assert (solution.status, solution.objective, solution.bound) == ("optimal", 20.0, 20.0)
+    assert "fillings" in solution.solver.reason and solution.certificate.proof == "dual"
+    assert optsched.verify(solution, resolve=False).ok
+
+
+def test_duals_of_sizes_prove_a_rounded_bound() -> None:
+    # Two fit into a bin: 2.5 bins by the relaxation, 2 by the sum of sizes
+    solution = optsched.solve(document([[4.0]] * 5, [10.0]), "bin-packing")
+    assert (solution.status, solution.objective, solution.bound) == ("optimal", 3.0, 3.0)
+    assert solution.certificate.proof == "dual" and solution.duals is not None
+    written = solution.to_document()
+    assert optsched.verify(solution.instance, written).ok
+    for wrong in (2.9, 2.0):
+        written["bound"] = wrong
+        assert not optsched.verify(solution.instance, written).ok
+
+
+def test_duals_of_patterns_may_prove_less_of_paths() -> None:
+    """Four jobs of 3 would fill a bin of 12, but there are two: paths may have more than that."""
+    sizes = [[3.0]] * 2 + [[5.0], [5.0], [7.0]]
+    solution = optsched.solve(document(sizes, [12.0]), "bin-packing")
+    assert (solution.status, solution.objective, solution.bound) == ("optimal", 2.0, 2.0)
+    assert solution.certificate.ok and optsched.verify(solution).ok
+
+
+def test_a_solver_that_is_asked_for_has_the_whole_program() -> None:
+    solution = optsched.solve(document([[4.0]] * 5, [10.0]), "bin-packing", solver="highs")
+    assert (solution.status, solution.objective) == ("optimal", 3.0)
+    assert "fillings" not in solution.solver.reason
+
+
+def test_many_arcs_leave_the_other_program() -> None:
+    sizes = [[float(size)] for size in np.random.default_rng(1).integers(200_000, 400_000, 60)]
+    plain = document(sizes, [1_000_000.0])
+    with refuses("vector-bin-packing with program=arc-flow: sizes times ...", UsageError):
+        optsched.solve(plain, "bin-packing", program="arc-flow")
+    few = document(sizes[:6], [1_000_000.0])
+    assert optsched.solve(few, "bin-packing", time_limit=20).objective is not None
