@@ -85,7 +85,7 @@ class MakespanUnrelated(Formulation):
                   for.
         unit      seconds per unit of time of the timeline; durations are rounded up. Default: the
                   greatest common unit of all durations; where there is none, 1/10,000 of the
-                  longest.
+                  longest that is not longer than all jobs one after the other.
 
     References
         J. K. Lenstra, D. B. Shmoys, E. Tardos, "Approximation algorithms for scheduling unrelated
@@ -480,13 +480,30 @@ def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntAr
 # --- timeline -------------------------------------------------------------------------------------
 
 
+def _short_enough(C: Classes, columns: IntArray, arrival: FloatArray) -> IntArray:
+    """The columns that an optimum may use: none that takes longer than all jobs one after the
+    other, each in its shortest one. They would make the unit coarse.
+    """
+    if not C.resources.renewable.all():
+        return columns  # the shortest columns may use up too much
+    d = C.duration[columns]
+    shortest = np.full(len(C), np.inf)
+    np.minimum.at(shortest, C.class_a[columns], d)
+    most = arrival.max(initial=0.0) + float(shortest @ C.count)
+    short: IntArray = columns[d <= most * (1 + WHOLE)]
+    return short
+
+
 def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan:
     """The program ``timeline`` of the class: one activity per job, in order of the classes."""
     table, now = C.instance.jobs_table, C.instance.now
     jobs = np.concatenate([EMPTY, *(C.jobs_of(k) for k in range(len(C)))])
     arrival = np.maximum(table.arrival[jobs] - now, 0.0)
-    d = C.duration[columns]
     if unit is None:
+        unit = common_unit(np.concatenate([C.duration[columns], arrival]))
+    if unit is None:
+        columns = _short_enough(C, columns, arrival)
+        d = C.duration[columns]
         unit = common_unit(np.concatenate([d, arrival])) or float(d.max()) / COARSE
     # Columns class by class, so that the modes of a job are one run of them.
     order = np.argsort(C.class_a[columns], kind="stable")

@@ -183,6 +183,15 @@ def test_a_solver_of_timelines_alone_is_told_of_the_timeline() -> None:
     assert solve(machines(REFERENCE), solver="cp-sat", program="timeline").objective == 9.0
 
 
+def test_hopeless_durations_do_not_make_the_unit_coarse() -> None:
+    slow = 10**9
+    instance = machines([[1, slow]] * 4)
+    assert solve(instance, program="timeline").objective == 4.0
+    # One after the other on the first machine all end before the slow one has done a job
+    odd = machines([[np.pi, slow], [np.e, 2.0]])
+    assert solve(odd, program="timeline").objective == pytest.approx(np.pi, rel=1e-3)
+
+
 def test_a_coarse_unit_rounds_up() -> None:
     instance = machines([[2.5], [2.5]])
     assert solve(instance, program="timeline").objective == 5.0
