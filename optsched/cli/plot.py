@@ -133,7 +133,7 @@ def _solve_and_draw(
     if certificate_failed(shell, made):
         return code
     if recorder is not None:
-        return _save(shell, _progress(problem, made, recorder), output) or code
+        return _save(shell, _progress(made, recorder), output) or code
     if code:
         found = (
             "nothing was found within the limits"
@@ -145,15 +145,10 @@ def _solve_and_draw(
     return _save(shell, solution_picture(completed(made, kind), kind), output)
 
 
-def _progress(problem: Drawn, solution: Solution, recorder: ProgressRecorder) -> Axes:
-    from optsched import api
+def _progress(solution: Solution, recorder: ProgressRecorder) -> Axes:
     from optsched.report import ProgressLines, progress_picture
 
-    report = None
-    if solution.allocation is not None:
-        formulation = api.make_formulation(problem.formulation, problem.options)
-        report = formulation.build(solution.allocation.classes).units.objective
-    return progress_picture(ProgressLines.of_solution(solution, recorder.events, report))
+    return progress_picture(ProgressLines.of_solution(solution, recorder.events))
 
 
 def _save(shell: Shell, ax: Axes, output: str) -> int:

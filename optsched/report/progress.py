@@ -167,7 +167,6 @@ class ProgressLines:
         cls,
         solution: Solution,
         events: Iterable[Progress],
-        report: Callable[[float], float] | None = None,
     ) -> ProgressLines:
         """From the events of a solution's run; its objective and bound are the last point.
 
@@ -175,11 +174,8 @@ class ProgressLines:
         ----------
         solution : Solution
         events : iterable of Progress
-        report : callable, optional
-            `Units.objective` of the program: events are in units of the program, the solution in
-            those of the objective.
         """
-        reported = [event if report is None else _reported(event, report) for event in events]
+        reported = list(events)
         last = reported[-1].elapsed if reported else 0.0
         again = any(after.elapsed < before.elapsed for before, after in pairwise(reported))
         final = last if again else max(last, solution.timings.get("solve", 0.0))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,8 @@ from optsched.solution import (
 )
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.figures import by_job
+from optsched.solution.plan import LinearPlan
+from optsched.solvers import Progress
 from optsched.solvers.interrupt import delayed_interrupt, interrupted
 from optsched.solving.certify import without_time
 from optsched.solving.engine import Engine
@@ -176,9 +179,13 @@ class _Run:
         return _as_optimum(self.solved.outcome)
 
     def _solve_program(self, program: AllocationProgram | Plan) -> SolvedProgram:
-        """Solve the formulation's own program by the method that it needs."""
+        """Solve the formulation's own program; its progress is in units of the objective."""
         if nothing_to_decide(program):
             raise _NothingToDecide(program)
+        with _reported_as_objectives(self.engine, program):
+            return self._solve_as_it_needs(program)
+
+    def _solve_as_it_needs(self, program: AllocationProgram | Plan) -> SolvedProgram:
         if not isinstance(program, AllocationProgram):
             from optsched.solving.schedules import solve_plan  # most formulations plan no schedules
 
@@ -234,6 +241,30 @@ class _Run:
         values = self.engine.run(self.engine.open(probe.program))
         x = values.x if values.primal is PointStatus.FEASIBLE else None
         return Optimum(x, values.objective, None, Status.FEASIBLE, values.termination)
+
+
+@contextmanager
+def _reported_as_objectives(engine: Engine, program: AllocationProgram | Plan) -> Iterator[None]:
+    """While inside, callers receive objectives where the solver reports values of the program."""
+    receive = engine.limits.on_progress
+    if receive is None:
+        yield
+        return
+    # Timelines count in their unit of time
+    unit = 1.0 if isinstance(program, (AllocationProgram, LinearPlan)) else program.unit
+
+    def objective(value: float | None) -> float | None:
+        return None if value is None else program.units.objective(unit * value)
+
+    def report(event: Progress) -> None:
+        values = objective(event.incumbent), objective(event.bound)
+        receive(event._replace(incumbent=values[0], bound=values[1]))
+
+    engine.limits = replace(engine.limits, on_progress=report)
+    try:
+        yield
+    finally:
+        engine.limits = replace(engine.limits, on_progress=receive)
 
 
 def _as_optimum(outcome: Outcome) -> Optimum:

@@ -100,10 +100,10 @@ def test_a_clock_that_goes_back_is_a_new_run() -> None:
     assert ruled == [8.0, 11.0]
 
 
-def test_values_of_the_program_are_reported_in_those_of_the_objective() -> None:
+def test_long_times_are_in_hours() -> None:
     solution = optsched.solve("@quickstart", "makespan")
-    told = [Progress(0.1, 1e-5, None), Progress(0.2, 2e-5, 4e-5)]
-    lines = ProgressLines.of_solution(solution, told, lambda value: 1 / value)
+    told = [Progress(0.1, 1e5, None), Progress(0.2, 5e4, 2.5e4)]
+    lines = ProgressLines.of_solution(solution, told)
     np.testing.assert_allclose(lines.incumbent[:2] * 3600, [1e5, 5e4])
     assert lines.bound[1] * 3600 == pytest.approx(25_000)
     assert lines.title == "quickstart: progress of highs"
@@ -207,5 +207,27 @@ def test_the_search_of_assignments_reports_its_incumbents() -> None:
     solution = optsched.solve(instance, "gap", work_limit=1, on_progress=recorder)
     found = [event for event in recorder.events if event.words == "search of assignments"]
     assert len(found) > 1 and solution.objective is not None
-    costs = [-event.incumbent for event in found if event.incumbent is not None]
+    costs = [event.incumbent for event in found if event.incumbent is not None]
     assert costs == sorted(costs, reverse=True) and costs[-1] == pytest.approx(solution.objective)
+
+
+@pytest.mark.parametrize("program", ["assignment", "timeline"])
+def test_progress_is_in_units_of_the_objective(program: str) -> None:
+    instance = generate("unrelated", jobs=12, machines=3, seed=1).instance
+    recorder = ProgressRecorder()
+    best = optsched.solve(
+        instance, "makespan-unrelated", program=program, on_progress=recorder
+    ).objective
+    known = [event.incumbent for event in recorder.events if event.incumbent is not None]
+    assert best is not None and all(value >= best - 1e-9 for value in known)
+    assert all(event.bound is None or event.bound <= best + 1e-6 for event in recorder.events)
+
+
+def test_costs_are_reported_as_they_are() -> None:
+    recorder = ProgressRecorder()
+    instance = generate("gap", jobs=30, agents=4, type="d", seed=1).instance
+    solution = optsched.solve(instance, "gap", work_limit=3, on_progress=recorder)
+    known = [event.incumbent for event in recorder.events if event.incumbent is not None]
+    assert known and solution.objective is not None and min(known) >= solution.objective - 1e-6
+    lines = ProgressLines.of_solution(solution, recorder.events)
+    assert 0.0 < lines.primal_integral(solution.objective) <= lines.elapsed[-1]
