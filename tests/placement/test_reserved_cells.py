@@ -13,6 +13,7 @@ import pytest
 
 import optsched
 from optsched.errors import UsageError
+from optsched.program.space import cells as reserved_cells
 
 pytestmark = pytest.mark.property
 
@@ -335,23 +336,45 @@ def test_a_placement_outside_of_cells_is_refused() -> None:
 def test_refused_cells() -> None:
     job = {"id": "a", "gpus": 1, "tenant": "A", "throughput": {"p": 1.0}}
     document = of_two_nodes([job])
-    cells = reserved({"2": 1})
+    pair = reserved({"2": 1})
     with pytest.raises(UsageError, match="this needs whole jobs"):
-        solved(document, cells, integral=False)
+        solved(document, pair, integral=False)
     with pytest.raises(UsageError, match="the constraint placeable"):
-        optsched.solve(document, "max-throughput", integral=True, constraints=[cells])
+        optsched.solve(document, "max-throughput", integral=True, constraints=[pair])
     with pytest.raises(UsageError, match="sizes that divide one another"):
-        solved(document, cells, reserved({"3": 1}, "B"))
+        solved(document, pair, reserved({"3": 1}, "B"))
     with pytest.raises(UsageError, match="reserved twice"):
-        solved(document, cells, reserved({"4": 1}))
+        solved(document, pair, reserved({"4": 1}))
     with pytest.raises(UsageError, match="rounds choose GPUs without cells"):
-        policy = optsched.RoundPolicy(formulation="max-throughput", constraints=(cells,))
+        policy = optsched.RoundPolicy(formulation="max-throughput", constraints=(pair,))
         optsched.rounds.check_policy(policy, optsched.load(document))
     shares = {"pool": "p", "gpus": 1, "share": 0.5, "throughput": 1.0}
     shared = of_two_nodes([{"id": "a", "tenant": "A", "options": [shares]}])
     with pytest.raises(UsageError, match="may not share GPUs"):
-        solved(shared, cells)
+        solved(shared, pair)
     straddling = of_two_nodes([staying("s", "p", ["p-0/1", "p-0/2"], tenant="A")])
     with pytest.raises(UsageError, match="in no cell that tenant A owns"):
-        solved(straddling, cells)
+        solved(straddling, pair)
     assert solved(document, reserved({"4": 3})).status == "infeasible"
+
+
+def test_no_claim_where_not_all_ways_to_bind_cells_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bound to its pair the job leaves no room for the 4: bound to the 4 it does."""
+    document = of_two_nodes(
+        [
+            staying("a", "p", ["p-0/0", "p-0/1"], tenant="A"),
+            staying("o", "p", ["p-1/3"]),
+        ]
+    )
+    monkeypatch.setattr(reserved_cells, "TRIED", 1)
+    with pytest.raises(UsageError, match="too many ways to bind reserved cells"):
+        solved(document, reserved({"2": 1, "4": 1}))
+
+
+def test_tenants_whose_cells_share_some_pools_beside_a_job_that_stays_are_refused() -> None:
+    document = of_two_nodes([staying("s", "p", ["p-0/0"], tenant="A")])
+    document["cluster"]["pools"].append({"name": "q", "nodes": 1, "gpus_per_node": 4})
+    with pytest.raises(UsageError, match="need the same pools or different ones"):
+        solved(document, reserved({"1": 1}), {**reserved({"1": 1}, "B"), "pools": ["p"]})

@@ -126,11 +126,11 @@ def _free_cells(instance: Instance, blocked: BoolArray, sizes: Sequence[int]) ->
     counts = np.zeros((len(sizes), len(start) - 1), np.int64)
     known: dict[bytes, list[int]] = {}
     for node in range(counts.shape[1]):
-        mine = blocked[start[node] : start[node + 1]]
-        key = mine.tobytes()
+        free = ~blocked[start[node] : start[node + 1]]
+        key = free.tobytes()
         if key not in known:
             known[key] = [
-                int((~mine[: len(mine) // size * size]).reshape(-1, size).all(axis=1).sum())
+                int(free[: len(free) // size * size].reshape(-1, size).all(axis=1).sum())
                 for size in sizes
             ]
         counts[:, node] = known[key]
@@ -193,7 +193,14 @@ class _Binding:
         ]
 
     def search(self) -> None:
-        """Bind cells; raises `UsageError` if the GPUs of some job are in no cell."""
+        """Bind cells.
+
+        Raises
+        ------
+        UsageError
+            The GPUs of some job are in no cell, or the search ends before all ways are tried.
+        """
+        self._refuse_parts_of_pools()
         stack: list[tuple[int, slice, int, int]] = []
         turn, tried, size_from = 0, 0, 0
         first: tuple[list[TenantCells], BoolArray] | None = None
@@ -224,6 +231,11 @@ class _Binding:
                 size_from = choice + 1
             else:
                 break
+        if tried == TRIED:
+            raise UsageError(
+                "cells: too many ways to bind reserved cells to jobs that keep their GPUs, and none "
+                f"of the first {TRIED:,} leaves room for all other cells"
+            )
         if first is None and stuck is not None:
             name = self._instance.jobs_table.names[int(self._held[stuck[1]])]
             raise UsageError(
@@ -232,6 +244,19 @@ class _Binding:
             )
         if first is not None:
             self.tenants, self.blocked = first
+
+    def _refuse_parts_of_pools(self) -> None:
+        """Refuse cells of several tenants of which only some pools are the same.
+
+        Then `_fits` is not enough: another way than the first that fits may be the one with room.
+        """
+        pools = {tuple(one.pools.tolist()) for one in self._given}
+        overlap = len(set().union(*pools)) < sum(len(some) for some in pools)
+        if overlap and self._turns:
+            raise UsageError(
+                "cells: beside a tenant's job that keeps its GPUs, reserved cells of two tenants "
+                "need the same pools or different ones, found pools of which some are the same"
+            )
 
     def _next(self, turn: int, size_from: int) -> tuple[slice, int, int] | None:
         """The next cell, from a choice of its size on, that can be bound to a GPU: its GPUs, its
@@ -248,8 +273,8 @@ class _Binding:
             cell = slice(first, first + size)
             some = self._held[cell]
             free = self._left[number][size] > 0 and first + size <= end
-            mine = (some < 0) | one.jobs[some]
-            if free and mine.all() and not self._bound[cell].any():
+            only_its_jobs = ((some < 0) | one.jobs[some]).all()
+            if free and only_its_jobs and not self._bound[cell].any():
                 return cell, size, choice
         return None
 
@@ -262,11 +287,14 @@ class _Binding:
         ]
 
     def _fits(self) -> bool:
-        """Whether all cells that are not bound find room, those of each set of pools."""
+        """Whether all cells that are not bound find room, those of each set of pools.
+
+        No two of these sets have a pool in common.
+        """
         cluster = self._instance.cluster
         usable = cluster.usable(self._instance.now)
         for pools in {tuple(one.pools.tolist()) for one in self.tenants}:
-            there = [one for one in self.tenants if np.isin(one.pools, pools).all()]
+            there = [one for one in self.tenants if tuple(one.pools.tolist()) == pools]
             sizes = sorted({size for one in there for size in one.owns})
             nodes = usable & np.isin(cluster.numbering.pool, pools)
             free = _free_cells(self._instance, self.blocked, sizes)[:, nodes].sum(axis=1)

@@ -106,7 +106,7 @@ def part_of(program: AllocationProgram, build: Build, some: IntArray) -> Allocat
     of_class = np.full(len(C) + 1, -1, np.int64)
     of_class[some] = np.arange(len(some))
     groups = JobGroups(of_class[C.of_job], C.first[some], C.count[some].astype(np.int64))
-    small = replace(candidates, resources=resources, _classes={})
+    small = replace(candidates, resources=resources)
     alone = alone_columns(small.columns, C.kind[some], len(small.kinds))
     made = build(assemble(small, C.reads, groups, alone, (EMPTY, EMPTY, EMPTY)))
     assert isinstance(made, AllocationProgram)
