@@ -281,10 +281,6 @@ def test_a_value_that_jobs_of_a_class_do_not_share_is_an_error() -> None:
     assert split.common(tenant).tolist() == tenant[split.first].tolist()
     with pytest.raises(KeyError, match="jobs of one class differ"):
         merged.common(tenant)
-    assert (
-        candidates.classes(frozenset(), [tenant]) is split
-        and candidates.classes(frozenset()) is merged
-    )
 
 
 # --- prices --------------------------------------------------------------------------------------------------------

@@ -71,7 +71,9 @@ def stated(
     if isinstance(entry, dict):
         entry = entry.get(str(gpus))
         if isinstance(entry, dict):
-            return entry.get(str(nodes))
+            # All nodes of a pool have the rate of the next number of nodes.
+            wider = [int(n) for n in entry if int(n) >= nodes == len(SIZES[pool]) > 0]
+            return entry.get(str(min(wider, default=nodes)))
     elif gpus != plain_count:
         return None
     return entry if nodes == fewest(pool, gpus) else None
