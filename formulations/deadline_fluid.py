@@ -42,7 +42,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, ra
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Candidates, Classes, JobRows
 from optsched.formulation import Formulation, FormulationOptions
-from optsched.instance.durations import UNLIMITED, Timer
+from optsched.instance.durations import UNLIMITED, OutOfTime, Timer
 from optsched.program import LinearProgram
 from optsched.solution import Schedule
 from optsched.solution.plan import LinearPlan, Relaxation, Sifting, Slices
@@ -401,8 +401,9 @@ class FluidProgram(DeadlineProgram):
     def _merged(self, most: int) -> FluidProgram:
         """The relaxation with fewer intervals; a plan by rule that is known is its own, too."""
         merged = replace(self, merges_above=most)
-        if "by_rule" in vars(self):
-            vars(merged).update(by_rule=self.by_rule)
+        for name in ("jobs", "by_rule"):
+            if name in vars(self):
+                vars(merged)[name] = vars(self)[name]
         return merged
 
     @property
@@ -618,7 +619,9 @@ class FluidProgram(DeadlineProgram):
             return None
         rows, interval = self._rows(x)
         found = None if self.merged else self._cut(rows, interval, slices)
-        return self._filled(rows, interval) if found is None else found
+        if found is None and not self.timer.is_over:
+            return self._filled(rows, interval)
+        return found
 
     def _cut(self, rows: JobRows, interval: IntArray, slices: Slices) -> Schedule | None:
         """The schedule in which jobs run for just these fractions of intervals."""
@@ -738,14 +741,18 @@ class FluidProgram(DeadlineProgram):
     def jobs(self) -> list[LevelJob]:
         """The jobs that have a column, ascending."""
         value = self.value[self.c]
-        return level_jobs(self.C, self.c, self.due, value, ~self.optional)
+        return level_jobs(self.C, self.c, self.due, value, ~self.optional, timer=self.timer)
 
     @cached_property
     def by_rule(self) -> LevelPlan | None:
-        """The plan by rule; None where no schedule is made."""
+        """The plan by rule; None where no schedule is made, or for which there is no time."""
         if self._has_shares or not self.has_schedule:
             return None
-        return plan_levels(self.jobs, self._profile(), timer=self.timer.part(FOR_RULE))
+        try:
+            jobs = self.jobs
+        except OutOfTime:
+            return None
+        return plan_levels(jobs, self._profile(), timer=self.timer.part(FOR_RULE))
 
     @cached_property
     def witness(self) -> Schedule | None:

@@ -357,6 +357,7 @@ def needs_of(C: Classes, classes: IntArray, alone: Supply | None = None) -> list
     order = np.lexsort((duration, short >= 0, k))
     place = np.searchsorted(k[order], classes)
     there = np.searchsorted(k[order], classes, "right") > place
+    since = np.maximum(C.arrival, C.instance.now)
     words = []
     for number, (one, runs) in enumerate(zip(classes.tolist(), there.tolist(), strict=True)):
         if not runs:
@@ -367,7 +368,8 @@ def needs_of(C: Classes, classes: IntArray, alone: Supply | None = None) -> list
         if alone is not None and short[fastest] >= 0 and last[one] > C.instance.now:
             words.append(needs_more(alone, column, int(short[fastest])))
         else:
-            words.append(_needs(C, one, column, least, float(last[one]), alone is not None))
+            left = max(float(last[one] - since[one]), 0.0)
+            words.append(_needs(C, one, column, least, float(last[one]), left, alone is not None))
     return words
 
 
@@ -382,16 +384,17 @@ def needs_more(supply: Supply, column: int, resource: int) -> str:
     )
 
 
-def _needs(C: Classes, k: int, fastest: int, least: float, deadline: float, alone: bool) -> str:
+def _needs(
+    C: Classes, k: int, fastest: int, least: float, deadline: float, left: float, alone: bool
+) -> str:
     """The words of `needs_of` for one class, which takes the least seconds in the fastest
-    column.
+    column, and has so many left before its deadline.
     """
     now = C.instance.now
     if deadline <= now:
         return past_deadline(deadline, now)
     pool, gpus = int(C.pool[fastest]), many(int(C.gpus[fastest]), "GPU")
     where = f"{gpus} of {C.instance.cluster.pools[pool].name}" if pool >= 0 else gpus
-    left = max(deadline - max(now, float(C.arrival[k])), 0.0)
     return (
         f"needs at least {least:g} s{' each' if C.count[k] > 1 else ''}, on {where}, "
         f"and has {left:g} s before its deadline, {moment(deadline, now)} s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -56,9 +56,12 @@ from optsched.solution import Conflict, Schedule, Termination
 from optsched.solution.plan import Later, LinearPlan, Shortage
 
 MOST_COLUMNS = 2_000_000
+"""X beyond which no program is built, and leases beyond which there is no plan at all."""
+MOST_BY_RULE = 200_000_000
+"""X that the rule looks at at most, which takes a minute."""
 COLUMNS_PER_SECOND = 50_000
-"""Columns per second of a time limit beyond which no program is built: to build, hand over and
-check it takes longer than a solver would have left.
+"""Columns per second that are left after the rule beyond which no program is built: to build, hand
+over and check it takes longer than a solver would have left.
 """
 FOR_RULE, FOR_ORDER = 0.5, 0.9
 """Parts of a time limit after which no further jobs are planned by rule, and jobs of the answer are
@@ -120,8 +123,9 @@ class Lease(Formulation):
     leaves out jobs and the latter is better. It is also the answer if a limit leaves nothing
     better; without ``admission`` it exists only if one of the two keeps all deadlines. Under a time
     limit it is made first, for at most half of the time, and the program is built only if it has at
-    most 50,000 columns per second of the limit. Else the answer is this plan, without a bound; if
-    the limit stops the rule too, the jobs that it has planned by then. Rounds use ``admission`` and
+    most 50,000 columns per second that is left. Else the answer is this plan, without a bound; if
+    the limit stops the rule too, the jobs that it has planned by then. With more than 2,000,000
+    columns it is the answer in any case. Rounds use ``admission`` and
     ``refine=shift`` unless the policy says otherwise. They decline no job that they admitted before
     (``take`` is = n_k for these) if they can.
 
@@ -173,6 +177,7 @@ class Lease(Formulation):
             options.first_lease,
             promised,
             self.timer,
+            self.searches,
         ).plan()
         refined = self.options.refine == "solve" and plan.unsearched is None
         return replace(plan, solves_later=refined)
@@ -198,14 +203,19 @@ class LeasesByRule(NamedTuple):
 
     Attributes
     ----------
-    point : FloatArray or None, shape (O + X,)
-        None if it leaves out a job that must be planned.
+    S : IntArray, shape (O,)
+    runs : mapping of int to list of int
+        How many jobs of an option run in lease 0, 1, ..., up to the last one in which some do.
+    keeps_all : bool
+        Whether all jobs are planned that must be.
     stopped : bool
         Whether the time was over before all plans by rule were made.
     """
 
-    point: FloatArray | None
-    stopped: bool
+    S: IntArray
+    runs: Mapping[int, Sequence[int]]
+    keeps_all: bool
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -216,6 +226,8 @@ class LeaseProgram:
     ----------
     timer : Timer
         When the answer is due.
+    searches : bool
+        Whether a plan is searched, and not only one to be checked.
     """
 
     C: Classes
@@ -224,6 +236,7 @@ class LeaseProgram:
     first_lease: FirstLease
     promised: BoolArray
     timer: Timer = UNLIMITED
+    searches: bool = True
 
     @cached_property
     def optional(self) -> BoolArray:
@@ -302,26 +315,56 @@ class LeaseProgram:
     def plan(self) -> LinearPlan:
         """The program `Lease` states."""
         self._refuse_impossible(self.b <= self.l)
-        if self.size.sum(dtype=float) > MOST_COLUMNS:
-            raise UsageError(
-                f"lease: {self.size.sum(dtype=float):,.0f} variables of options and leases, "
-                f"at most {MOST_COLUMNS} are taken: "
-                "longer rounds or nearer deadlines make fewer"
-            )
-        # Only now: capacities have a number per lease.
+        if self._columns > MOST_COLUMNS:
+            return self._too_large()
         if self.timer.seconds is not None:
             # The rule comes first: once the program is built, the time may be over.
-            if self.witness.point is None:
+            rule, left = self.witness, max(self.timer.left, LEAST)
+            if not rule.keeps_all:
                 self.timer.check()
-            elif self.witness.stopped:
-                return self._by_rule_alone(NO_TIME_FOR_RULE)
-            elif self.size.sum() > COLUMNS_PER_SECOND * max(self.timer.seconds, LEAST):
-                return self._by_rule_alone(
+            elif rule.stopped:
+                return self._by_rule_alone(rule, Termination.TIME_LIMIT, NO_TIME_FOR_RULE)
+            elif self._columns > COLUMNS_PER_SECOND * left:
+                why = (
                     f"the time limit of {self.timer.seconds:g} s is too short for a program of "
-                    f"{self.size.sum():,} columns: the plan by rule counts"
+                    f"{self._columns:,.0f} columns: the plan by rule counts"
                 )
+                return self._by_rule_alone(rule, Termination.TIME_LIMIT, why)
         self._refuse_impossible(self.b <= self.room)
-        return replace(self.stated(), known=lambda: self.witness.point, shortage=self._shortage)
+        return replace(
+            self.stated(),
+            known=lambda: self.point(self.witness) if self.witness.keeps_all else None,
+            shortage=self._shortage,
+        )
+
+    @property
+    def _columns(self) -> float:
+        """How many X there are."""
+        return float(self.size.sum(dtype=float))
+
+    def _too_large(self) -> LinearPlan:
+        """The plan where a program would have more than `MOST_COLUMNS`."""
+        if self._columns > MOST_BY_RULE or self.leases > MOST_COLUMNS:
+            raise UsageError(
+                f"lease: {self._columns:,.0f} variables of options and {self.leases:,} leases, "
+                f"at most {MOST_BY_RULE:,} and {MOST_COLUMNS:,} are taken: "
+                "longer rounds or nearer deadlines make fewer"
+            )
+        self._refuse_impossible(self.b <= self.room)
+        nothing = LeasesByRule(np.zeros(len(self.o), np.int64), {}, keeps_all=self.admission)
+        rule = self.witness if self.searches else nothing
+        why = (
+            f"a program would have {self._columns:,.0f} columns, at most {MOST_COLUMNS:,} are "
+            "taken: the plan by rule counts"
+        )
+        end, why = (
+            (Termination.TIME_LIMIT, NO_TIME_FOR_RULE)
+            if rule.stopped
+            else (Termination.BY_RULE, why)
+        )
+        if not rule.stopped and not rule.keeps_all and (shortage := self._shortage()) is not None:
+            raise Infeasible(shortage.conflicts)
+        return self._by_rule_alone(rule, end, why)
 
     def stated(self) -> LinearPlan:
         """The program with its objective."""
@@ -329,7 +372,8 @@ class LeaseProgram:
         # Where any feasible plan will do, the value of a single option keeps the program from
         # having no objective.
         v = self.v * (np.arange(len(self.o)) == 0) if self.first_lease == "random" else self.v
-        lp.maximise(v[np.newaxis, :] @ S + self._worth_of_first()[np.newaxis, :] @ X)
+        of_first = np.where(self.t == 0, self._worth_of_first[self.of], 0.0)
+        lp.maximise(v[np.newaxis, :] @ S + of_first[np.newaxis, :] @ X)
         return LinearPlan(
             self.C,
             lp,
@@ -342,26 +386,50 @@ class LeaseProgram:
             declined=self._declined,
         )
 
-    def _by_rule_alone(self, why: str) -> LinearPlan:
-        """The plan by rule, in a program without the leases after which it leaves its options
-        alone.
+    def _by_rule_alone(self, rule: LeasesByRule, end: Termination, why: str) -> LinearPlan:
+        """A plan by rule, in a program in which options have only the leases from the first to the
+        last that it gives them.
         """
-        assert self.witness.point is not None
-        S, X = np.split(self.witness.point, [len(self.o)])
-        size = np.zeros(len(self.o), np.int64)
-        np.maximum.at(size, self.of[X > 0], self.t[X > 0] + 1)
+        first, size = np.zeros((2, len(self.o)), np.int64)
+        for o, running in rule.runs.items():
+            first[o] = next(t for t, jobs in enumerate(running) if jobs)
+            size[o] = len(running) - first[o]
         alone = replace(self)
-        # Objective and capacities are those of all leases.
+        # Objective, capacities and bound are those of all leases and options.
         vars(alone).update(
-            size=size, leases=self.leases, G=self.G, uses=self.uses, holds=self.holds
+            first=first,
+            size=size,
+            leases=self.leases,
+            G=self.G,
+            uses=self.uses,
+            holds=self.holds,
+            able=self.able,
         )
-        point = np.concatenate([S, X[self.t < size[self.of]]])
-        plan = alone.stated()
         return replace(
-            plan,
-            known=lambda: point,
-            unsearched=(Termination.TIME_LIMIT, why),
+            alone.stated(),
+            known=lambda: alone.point(rule) if rule.keeps_all else None,
+            improve=None,
+            unsearched=(end, why),
+            of_schedule=self.of_schedule,
         )
+
+    def of_schedule(self, schedule: Schedule) -> LinearPlan:
+        """The same of the leases of a schedule."""
+        _, option, t = self._slots(schedule)
+        S = np.bincount(
+            np.searchsorted(self.o, schedule.column[np.unique(schedule.job, return_index=True)[1]]),
+            minlength=len(self.o),
+        )
+        each, last = np.unique(option), np.zeros(len(self.o), np.int64)
+        np.maximum.at(last, option, t + 1)
+        order = np.argsort(option, kind="stable")
+        leases = np.split(t[order], np.searchsorted(option[order], each)[1:])
+        runs = {
+            o: np.bincount(of_option, minlength=int(last[o])).tolist()
+            for o, of_option in zip(each.tolist(), leases, strict=True)
+        }
+        given = LeasesByRule(S, runs, keeps_all=True)
+        return self._by_rule_alone(given, Termination.BY_RULE, "the schedule is given")
 
     # --- what its columns and rows are ------------------------------------------------------------
 
@@ -375,6 +443,16 @@ class LeaseProgram:
         return size if size.sum(dtype=float) <= MOST_COLUMNS else np.minimum(size, self.enough)
 
     @cached_property
+    def able(self) -> BoolArray:
+        """Whether a job of each option has enough leases before its deadline, (O,)."""
+        return np.asarray(self.size > 0)
+
+    @cached_property
+    def first(self) -> IntArray:
+        """Lease of the first X of each option, shape (O,)."""
+        return np.zeros(len(self.o), np.int64)
+
+    @cached_property
     def of(self) -> IntArray:
         """Option of each X."""
         return owners(self.size)
@@ -382,7 +460,7 @@ class LeaseProgram:
     @cached_property
     def t(self) -> IntArray:
         """Lease of each X."""
-        return ranges(np.zeros(len(self.o), np.int64), self.size)
+        return ranges(self.first, self.size)
 
     @cached_property
     def planned(self) -> IntArray:
@@ -427,17 +505,28 @@ class LeaseProgram:
         """Leases before the deadline in which the empty cluster has room for one job of each
         option.
         """
-        g, where, column = self._entries
-        none = mask_of(column[g > _beyond(self.G[self.renewable].ravel()[where])], len(self.of))
-        return self.size - np.bincount(self.of[none], minlength=len(self.o)).astype(np.int64)
+        return self._with_room(_beyond(self.G[self.renewable]), self.size)
+
+    def _with_room(self, free: FloatArray, leases: IntArray) -> IntArray:
+        """In how many of its first ``leases`` what is free, shape (R, leases), has room for a job of
+        each option, (O,).
+        """
+        alike, way = np.unique(self.uses, axis=1, return_inverse=True)
+        room = np.zeros(len(self.o), np.int64)
+        for number, uses in enumerate(alike.T):
+            has_room = (uses[:, np.newaxis] <= free).all(axis=0)
+            those = np.flatnonzero(way.ravel() == number)
+            room[those] = np.append(0, np.cumsum(has_room))[leases[those]]
+        return room
 
     @cached_property
-    def _first(self) -> IntArray:
-        return np.cumsum(self.size) - self.size
+    def _begin(self) -> IntArray:
+        """Number of the first X of each option, and of all."""
+        return pointers(self.size)
 
     def part(self, option: int) -> slice:
         """The X of an option, lease by lease."""
-        return slice(int(self._first[option]), int(self._first[option] + self.size[option]))
+        return slice(int(self._begin[option]), int(self._begin[option + 1]))
 
     def rows(self) -> tuple[LinearProgram, Variables, Variables]:
         """S and X with all rows, without an objective."""
@@ -445,7 +534,7 @@ class LeaseProgram:
         k = C.class_a[self.o]
         n = C.count[k]
         lp = LinearProgram()
-        S = lp.variables(len(b), name="S", upper=np.where(self.size > 0, n, 0.0), integer=True)
+        S = lp.variables(len(b), name="S", upper=np.where(self.able, n, 0.0), integer=True)
         X = lp.variables(len(of), name="X", upper=n[of], integer=True)
 
         total = sum_by(of, 1.0, len(b))
@@ -465,17 +554,16 @@ class LeaseProgram:
         lp.constrain(held @ X <= G, name="capacity")
         return lp, S, X
 
+    @cached_property
     def _worth_of_first(self) -> FloatArray:
-        """What each X is worth by the option ``first_lease``:
-        -/+ g_o / max_t sum_r G_rt in lease 0.
+        """What each X of lease 0 is worth by the option ``first_lease``: -/+ g_o / max_t sum_r G_rt;
+        shape (O,).
         """
         C = self.C
         sign = {"ignore": 0.0, "random": 0.0, "minimise": -1.0, "maximise": 1.0}[self.first_lease]
         gpus = gpus_held(C)[self.o]
         most = float(self.G[C.resources.pool >= 0].sum(axis=0).max(initial=0.0))
-        if most <= 0:
-            return np.zeros(len(self.of))
-        return np.where(self.t == 0, sign * gpus[self.of] / most, 0.0)
+        return sign * gpus / most if most > 0 else np.zeros(len(self.o))
 
     # --- a plan without a solver ------------------------------------------------------------------
 
@@ -487,16 +575,23 @@ class LeaseProgram:
         k = self.C.class_a[self.o]
         wanted = np.where(self.size > 0, self.C.count[k], 0).astype(np.int64)
         must = self.planned[~self.optional[self.planned]]
-        best, value, timer = None, -np.inf, self.timer.part(FOR_RULE)
+        best = LeasesByRule(np.zeros(len(self.o), np.int64), {}, keeps_all=False)
+        value, timer = -np.inf, self.timer.part(FOR_RULE)
         for order in (self._by_deadline, self._by_slack):
-            S, X = self._in_order(wanted, order(), timer)
+            S, runs = self._in_order(wanted, order(), timer)
             left = self.C.count - np.bincount(k, S, minlength=len(self.C))
-            worth = float(self.v @ S + self._worth_of_first() @ X)
+            in_first = np.zeros(len(self.o))
+            in_first[list(runs)] = [running[0] for running in runs.values()]
+            worth = float(self.v @ S + self._worth_of_first @ in_first)
             if not (left[must] > 0).any() and worth > value:
-                best, value = np.concatenate([S, X]).astype(np.float64), worth
+                best, value = LeasesByRule(S, runs, keeps_all=True), worth
             if not (left[self.planned] > 0).any():
-                return LeasesByRule(best, stopped=False)
-        return LeasesByRule(best, stopped=timer.is_over)
+                return best
+        return best._replace(stopped=timer.is_over)
+
+    def point(self, plan: LeasesByRule) -> FloatArray:
+        """(S, X) of a plan by rule."""
+        return np.concatenate([plan.S, self._together(plan.runs)]).astype(np.float64)
 
     def _by_deadline(self) -> IntArray:
         """Options by earliest deadline first, of equal ones the most valuable, then the smallest.
@@ -609,13 +704,13 @@ class LeaseProgram:
         timer = self.timer.part(FOR_ORDER)
         S, X = np.split(np.round(x).astype(np.int64), [len(self.o)])
         planned = np.flatnonzero(S > 0)
-        plans = [self._moved_left(S, X, timer)]
+        plans = [X if timer.is_over else self._moved_left(S, X, timer)]
         if self.first_lease in ("ignore", "random") and len(self.o) <= MOST_REBUILT:
             for key in (self.b, self.l, self.l - self.b):
                 order = planned[np.lexsort((self.b[planned], key[planned]))]
-                again, built = self._in_order(S, order, timer)
+                again, runs = self._in_order(S, order, timer)
                 if np.array_equal(again, S):
-                    plans.append(built)
+                    plans.append(self._together(runs))
         late = self.t / self.b[self.of]
         earliest_plan = min(plans, key=lambda plan: float(late @ plan))
         return np.concatenate([S, earliest_plan]).astype(np.float64)
@@ -625,7 +720,7 @@ class LeaseProgram:
         a lease that costs value is not used more.
         """
         costs, needed, size, count = (
-            array.tolist() for array in (self._worth_of_first() < 0, self.b, self.size, S)
+            array.tolist() for array in (self._worth_of_first < 0, self.b, self.size, S)
         )
         runs = {o: X[self.part(o)].tolist() for o in np.flatnonzero(S > 0).tolist()}
         room, holds = LeaseRoom(self.G[self.renewable]), self.holds
@@ -634,15 +729,14 @@ class LeaseProgram:
         moved = True
         while moved:
             moved = False
-            when = {
-                o: sum(t * jobs for t, jobs in enumerate(running)) for o, running in runs.items()
-            }
-            for o in sorted(runs, key=lambda o: (when[o] / (count[o] * needed[o]), o)):
+            lateness = np.bincount(self.of, self.t * self._together(runs), len(self.o))
+            mean = lateness / np.maximum(S * self.b, 1)
+            for o in sorted(runs, key=lambda o: (mean[o], o)):
                 if timer.is_over:
                     return self._together(runs)
                 room.take(holds[o], runs[o], -1)
                 most = room.jobs_at_once(holds[o], size[o], count[o])
-                if costs[self.part(o).start]:
+                if costs[o]:
                     most[0] = min(most[0], runs[o][0])
                 running = earliest(most, count[o], needed[o])
                 running += [0] * (len(most) - len(running))
@@ -653,9 +747,9 @@ class LeaseProgram:
 
     def _in_order(
         self, wanted: IntArray, order: IntArray, timer: Timer = UNLIMITED
-    ) -> tuple[IntArray, IntArray]:
-        """(S, X) of options one after the other:
-        as many of the ``wanted`` jobs as can meet the option's deadline.
+    ) -> tuple[IntArray, dict[int, list[int]]]:
+        """(S, runs) as of `LeasesByRule`, of options one after the other: as many of the ``wanted``
+        jobs as can meet the option's deadline.
 
         Each option takes the earliest leases in which those before it leave room. Once the time is
         over, the others are left out.
@@ -664,7 +758,8 @@ class LeaseProgram:
             array.tolist() for array in (self.C.class_a[self.o], self.b, self.size, wanted)
         )
         S, left = np.zeros(len(self.o), np.int64), self.C.count.astype(np.int64).tolist()
-        room, runs, holds = LeaseRoom(self.G[self.renewable]), {}, self.holds
+        runs: dict[int, list[int]] = {}
+        room, holds = LeaseRoom(self.G[self.renewable]), self.holds
         for o in order.tolist():
             if timer.is_over:
                 break
@@ -678,14 +773,14 @@ class LeaseProgram:
                 room.take(holds[o], running)
                 S[o] = jobs
                 left[k[o]] -= jobs
-        return S, self._together(runs)
+        return S, runs
 
-    def _together(self, runs: Mapping[int, list[int]]) -> IntArray:
-        """X from how many jobs of options run in each of their first leases."""
+    def _together(self, runs: Mapping[int, Sequence[int]]) -> IntArray:
+        """X from how many jobs of options run in lease 0, 1, ..."""
         X = np.zeros(len(self.of), np.int64)
         for o, running in runs.items():
-            start = self.part(o).start
-            X[start : start + len(running)] = running
+            start, there = self.part(o).start, running[int(self.first[o]) :]
+            X[start : start + len(there)] = there
         return X
 
     def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
@@ -698,10 +793,11 @@ class LeaseProgram:
         free = self.G[self.renewable].copy()
         for r in range(len(free)):
             free[r] -= np.bincount(self.t, self.uses[r, self.of] * x, minlength=free.shape[1])
+        room = self._with_room(free + ROUNDING, np.minimum(self.l, free.shape[1]))
         of_class = np.argsort(C.class_a[self.o], kind="stable")
         first = np.searchsorted(C.class_a[self.o][of_class], np.arange(len(C) + 1))
         why = {
-            k: self._why_declined(free, of_class[first[k] : first[k + 1]])
+            k: self._why_declined(room, of_class[first[k] : first[k + 1]])
             for k in np.unique(C.of_job[left_out]).tolist()
         }
         return tuple(
@@ -709,7 +805,7 @@ class LeaseProgram:
             for job, k in zip(left_out.tolist(), C.of_job[left_out].tolist(), strict=True)
         )
 
-    def _why_declined(self, free: FloatArray, options: IntArray) -> str:
+    def _why_declined(self, room: IntArray, options: IntArray) -> str:
         """What a job with these options needs,
         and in how many leases there is room for it beside the plan.
         """
@@ -719,10 +815,8 @@ class LeaseProgram:
             return f"it needs {needs}, {self.l[o]} before its deadline"
         if not self.v[options[self.b[options] <= self.l[options]]].any():
             return NO_VALUE
-        use = self.uses[:, o]
-        room = (free[:, : self.l[o]] >= use[:, np.newaxis] - ROUNDING)[use > 0].all(axis=0).sum()
         return (
-            f"it needs {needs}; the plan leaves room in {room} of "
+            f"it needs {needs}; the plan leaves room in {room[o]} of "
             f"the {self.l[o]} before its deadline"
         )
 
@@ -860,14 +954,16 @@ class LeaseProgram:
             (off, "does not run in whole leases"),
             ((t0 < 0) | (t1 <= t0), "runs before now, or for no time"),
             (t1 > self.l[place], "runs after its deadline"),
-            (t1 > self.size[place], "runs later than any plan has to"),
+            (
+                (t0 < self.first[place]) | (t1 > (self.first + self.size)[place]),
+                "runs later than any plan has to",
+            ),
         ):
             if wrong.any():
                 raise ValueError(f"job {names[int(schedule.job[np.argmax(wrong)])]} {problem}")
-        start = pointers(self.size)
         length = t1 - t0
         x = np.zeros(len(self.o) + len(self.of))
-        X = len(self.o) + ranges(start[place] + t0, length)
+        X = len(self.o) + ranges(self._begin[place] + t0 - self.first[place], length)
         np.add.at(x, X, 1.0)
         owner, t = np.repeat(schedule.job, length), ranges(t0, length)
         key = owner * (1 << 32) + t

@@ -821,6 +821,8 @@ def plan_of_all(
     ways = (False, True) if orders > 1 else (True,)
     urgent: dict[int, list[int]] = {}
     for order, levelled in product(range(orders), ways):
+        if timer.is_over:
+            return None
         plan = LevelPlan(jobs, profile.copy(), levelled=levelled)
         stuck = plan.add_all(_queue(jobs, ORDERS[order], {}), timer)
         if stuck is None:
@@ -924,7 +926,11 @@ def _planned(plan: LevelPlan, order: Callable[[LevelJob], float], timer: Timer) 
     """The plan with all jobs that find room, in an order; of those that can be stopped, with as
     many as there is time for.
     """
-    queue = _queue(plan.jobs, order, dict.fromkeys(plan.first, 0))
+    plan.stopped = timer.is_over
+    if plan.stopped:  # not even for their order
+        queue = [number for number, job in enumerate(plan.jobs) if job.goes_on is not None]
+    else:
+        queue = _queue(plan.jobs, order, dict.fromkeys(plan.first, 0))
     for number in [number for number in queue if number not in plan.runs]:
         if timer.is_over and plan.jobs[number].goes_on is None:
             plan.stopped = True
@@ -1006,6 +1012,8 @@ def _levels_by_class(
         part.tolist() for part in (usage.indptr, usage.indices, usage.data)
     )
     renews, places = renewable.tolist(), place.tolist()
+    # Few of them differ, and objects that are shared cost the cycle collector no time.
+    uses: dict[tuple[tuple[int, ...], tuple[float, ...]], tuple[Holds, Holds]] = {}
     levels: dict[int, list[Level]] = {}
     entries = zip(
         column.tolist(),
@@ -1021,9 +1029,14 @@ def _levels_by_class(
     )
     for c, k, gpus, duration, until, worth, start, later, goes_on in entries:
         part = slice(starts[c], starts[c + 1])
-        used = list(zip(resources[part], amounts[part], strict=True))
-        holds = [(places[r], amount) for r, amount in used if renews[r] and amount > 0]
-        spends = [(places[r], amount) for r, amount in used if not renews[r]]
+        key = tuple(resources[part]), tuple(amounts[part])
+        if key not in uses:
+            used = list(zip(*key, strict=True))
+            uses[key] = (
+                [(places[r], amount) for r, amount in used if renews[r] and amount > 0],
+                [(places[r], amount) for r, amount in used if not renews[r]],
+            )
+        holds, spends = uses[key]
         if k not in levels and len(levels) % CLASSES_A_CHECK == CLASSES_A_CHECK - 1:
             timer.check()
         levels.setdefault(k, []).append(

@@ -16,8 +16,10 @@ from formulations.deadline_fluid import FluidProgram
 from formulations.elasticflow import ElasticFlow
 from formulations.horizon import NO_VALUE
 from formulations.lease_room import earliest
-from formulations.level_planner import LevelPlan, plan_levels
+from formulations.level_planner import LevelJob, LevelPlan, level_jobs, plan_levels
+from optsched.candidates import Classes
 from optsched.decomposition import by_parts
+from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.durations import Timer
 from optsched.solution import plan
@@ -163,6 +165,62 @@ def test_without_time_for_the_program_of_leases_the_plan_by_rule_is_the_answer(
     assert (solution.status, solution.termination) == ("feasible", "time_limit")
     assert "too short for a program of 6 columns" in solution.notes[0]
     assert [stage.bound for stage in solution.stages] == [None, None]
+
+
+@pytest.mark.parametrize("admission", [True, False])
+def test_where_the_program_of_leases_is_too_large_the_plan_by_rule_is_the_answer(
+    admission: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By rule three of four jobs are kept. The bound is not that of the leases of the plan alone."""
+    monkeypatch.setattr(lease, "MOST_COLUMNS", 5)
+    instance = leases([2, 1, 1, 2], [2, 2, 2, 1], [4, 3, 3, 3], 3)
+    solution = optsched.solve(instance, "lease", admission=admission)
+    assert solution.solver is not None and "have 10 columns, at most 5" in solution.solver.reason
+    if admission:
+        verified(solution)
+        assert (solution.objective, solution.bound) == (3.0, 4.0)
+        assert (solution.status, solution.termination) == ("feasible", "by_rule")
+    else:
+        assert (solution.status, solution.schedule) == ("limit", None)
+
+
+def test_leases_that_no_rule_can_look_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "MOST_COLUMNS", 5)
+    monkeypatch.setattr(lease, "MOST_BY_RULE", 9)
+    with pytest.raises(UsageError, match="lease: 10 variables of options"):
+        optsched.solve(leases([2, 1, 1, 2], [2, 2, 2, 1], [4, 3, 3, 3], 3), "lease")
+
+
+def test_a_fluid_answer_by_rule_makes_the_levels_of_jobs_once_and_within_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time is over once the levels are made, so that a smaller program checks the plan."""
+    now, timers = [0.0], []
+
+    def slow_levels(*given: Any, timer: Timer, **how: Any) -> list[LevelJob]:
+        timers.append(timer)
+        now[0] = 100.0
+        return level_jobs(*given, timer=timer, **how)
+
+    monkeypatch.setattr(deadline_fluid, "level_jobs", slow_levels)
+    monkeypatch.setattr(deadline_fluid, "MOST_BOUNDING", 2)
+    limit = Timer.after(5.0, clock=lambda: now[0])
+    stopped = optsched.solve(elastic_jobs(5), "deadline-fluid", time_limit=limit, admission=True)
+    assert verified(stopped).objective == 5.0
+    assert [timer.seconds for timer in timers] == [5.0]
+
+
+def test_words_about_many_jobs_read_their_arrivals_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+    arrival = Classes.arrival.fget
+    monkeypatch.setattr(Classes, "arrival", property(lambda C: reads.append(1) or arrival(C)))
+    counts = []
+    for jobs in (3, 30):
+        reads.clear()
+        solution = solve(elastic_jobs(jobs, deadline=5.0), "deadline-elastic", program=False)
+        assert len(solution.declined) == jobs
+        counts.append(len(reads))
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.property

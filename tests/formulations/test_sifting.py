@@ -16,6 +16,7 @@ from formulations.deadline_fluid import FluidProgram
 from optsched.arrays import IntArray
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.instance import Instance
+from optsched.program import LinearArrays
 from optsched.solution import Solution, Termination, Values
 from optsched.solution.plan import LinearPlan, Sifting
 from optsched.solvers import Session
@@ -171,3 +172,39 @@ def test_no_optimum_is_claimed_while_columns_are_too_cheap(
     assert solution.solver is not None and solution.solver.reason.startswith("sifting")
     assert solution.objective == pytest.approx(exact.objective, abs=1e-9)
     assert solution.status == exact.status == "optimal"
+
+
+def test_rows_that_cannot_be_violated_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the first columns no two are of one job and interval, so that no row `time` counts."""
+    rows: list[list[str]] = []
+    real = sifting._RestrictedProgram
+
+    class Watched(real):  # type: ignore[misc, valid-type]
+        def __init__(self, arrays: LinearArrays, chosen: IntArray, penalty: float) -> None:
+            super().__init__(arrays, chosen, penalty)
+            rows.append([arrays.row_name(row)[0] for row in self.rows.tolist()])
+
+    monkeypatch.setattr(sifting, "_RestrictedProgram", Watched)
+    assert solve().status == "optimal"
+    assert set(rows[0]) == {"work"} and set(rows[-1]) == {"work", "capacity", "time"}
+
+
+def test_a_run_to_which_few_columns_are_added_goes_on_from_the_last_basis(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Any number counts as few: the optimum is the same, and later runs take fewer iterations."""
+    iterations: dict[float, list[int]] = {0.0: [], 100.0: []}
+    objectives = []
+    for few, counts in iterations.items():
+        real = Engine.record
+
+        def counted(engine: Engine, values: Values, *shape: Any) -> Values:
+            counts.append(values.iterations)  # noqa: B023
+            return real(engine, values, *shape)  # noqa: B023
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sifting, "FEW_JOIN", few)
+            patch.setattr(Engine, "record", counted)
+            objectives.append(solve().objective)
+    assert objectives[0] == pytest.approx(objectives[1], rel=1e-9)
+    assert sum(iterations[100.0]) < sum(iterations[0.0])
