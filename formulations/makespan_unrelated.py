@@ -40,6 +40,9 @@ from optsched.solution.plan import LinearPlan, MachineTimes, Plan, TimelinePlan
 MOST_COLUMNS = 500_000
 COARSE = 10_000
 """If durations have no common unit, the unit is the longest duration divided by this."""
+HOPELESS = 10.0
+"""Times all jobs one after the other. The timeline leaves out configurations that take longer, and
+the others make a unit of at most a thousandth of this."""
 WHOLE = 1e-6
 """A makespan this fraction of a unit above a multiple of the unit counts as the multiple:
 rounding."""
@@ -85,7 +88,7 @@ class MakespanUnrelated(Formulation):
                   for.
         unit      seconds per unit of time of the timeline; durations are rounded up. Default: the
                   greatest common unit of all durations; where there is none, 1/10,000 of the
-                  longest that is not longer than all jobs one after the other.
+                  longest that is at most ten times all jobs one after the other.
 
     References
         J. K. Lenstra, D. B. Shmoys, E. Tardos, "Approximation algorithms for scheduling unrelated
@@ -481,8 +484,8 @@ def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntAr
 
 
 def _short_enough(C: Classes, columns: IntArray, arrival: FloatArray) -> IntArray:
-    """The columns that an optimum may use: none that takes longer than all jobs one after the
-    other, each in its shortest one. They would make the unit coarse.
+    """The columns without those that take ten times as long as all jobs one after the other, each
+    in its shortest one. No optimum has them, and they would make the unit coarse.
     """
     if not C.resources.renewable.all():
         return columns  # the shortest columns may use up too much
@@ -490,7 +493,7 @@ def _short_enough(C: Classes, columns: IntArray, arrival: FloatArray) -> IntArra
     shortest = np.full(len(C), np.inf)
     np.minimum.at(shortest, C.class_a[columns], d)
     most = arrival.max(initial=0.0) + float(shortest @ C.count)
-    short: IntArray = columns[d <= most * (1 + WHOLE)]
+    short: IntArray = columns[d <= HOPELESS * most]
     return short
 
 
