@@ -44,15 +44,18 @@ def whole_amounts(
     C: Classes, columns: IntArray, resources: IntArray
 ) -> tuple[sp.csr_matrix, IntArray]:
     """Usage of resources, shape (resources, columns), and capacity, shape (resources,), in whole
-    amounts: use is rounded up, capacity down.
+    amounts: use is rounded up, capacity down. The uses of a resource have no common divisor.
     """
     usage = sp.csr_matrix(C.usage.tocsr()[resources][:, columns])
     data, capacity = usage.data.copy(), np.zeros(len(resources), np.int64)
     for row, resource in enumerate(resources.tolist()):
         entries = slice(usage.indptr[row], usage.indptr[row + 1])
         unit = amount_unit(np.append(data[entries], C.capacity[resource]))
-        data[entries] = round_up(data[entries], unit)
-        capacity[row] = round_down(C.capacity[resource : resource + 1], unit)[0]
+        use = round_up(data[entries], unit)
+        # Sums of uses are multiples of their divisor: nothing between two of them is used
+        divisor = max(int(np.gcd.reduce(use)), 1)
+        data[entries] = use // divisor
+        capacity[row] = round_down(C.capacity[resource : resource + 1], unit)[0] // divisor
     return sp.csr_matrix((data, usage.indices, usage.indptr), shape=usage.shape), capacity
 
 

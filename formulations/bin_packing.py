@@ -31,7 +31,7 @@ MOST_COLUMNS = 500_000
 MOST_ARCS = 200_000
 """Of the program ``arc-flow``, beyond which ``auto`` takes the other one."""
 MOST_CELLS = 50_000_000
-"""The same, of sizes times capacity: time to make the arcs, and to price patterns."""
+"""The same, of items of a knapsack times capacity: time to make the arcs, and to price patterns."""
 FITS = 1 + 1e-9
 
 
@@ -255,9 +255,13 @@ def _arc_flow(rounds: _Rounds) -> _ArcFlow | str:
         return "some job has several configurations"
     if len(rounds.capacity) != 1 or rounds.usage.nnz != len(rounds.columns):
         return "jobs do not all use the same resource, and no other"
-    cells = len(np.unique(rounds.usage.data)) * int(rounds.capacity[0])
+    sizes, of_size = np.unique(rounds.usage.data, return_inverse=True)
+    jobs = rounds.jobs[rounds.of_class[rounds.usage.indices]]
+    most = np.minimum(np.bincount(of_size, jobs), rounds.capacity[0] // sizes)
+    # The knapsack of a filling has items of 1, 2, 4, ... jobs of each size
+    cells = int(np.ceil(np.log2(most + 1)).sum()) * int(rounds.capacity[0])
     if cells > MOST_CELLS:
-        return f"sizes times capacity are {cells:,}, at most {MOST_CELLS:,}"
+        return f"items times capacity are {cells:,}, at most {MOST_CELLS:,}"
     flow = _ArcFlow(rounds)
     arcs = len(flow.tail)
     return f"there are {arcs:,} arcs, at most {MOST_ARCS:,}" if arcs > MOST_ARCS else flow

@@ -9,6 +9,8 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 ROUNDING = 1e-9
 """Relative; rates are often 1 / duration, and 1 / (1 / p) is not p."""
 DECIMALS = 6
+MOST_PARTS = 1000
+"""Largest denominator of fractions."""
 MOST_UNITS = 10_000_000
 """Of the longest time; beyond that exactness is not worth its price."""
 
@@ -49,11 +51,19 @@ def round_down(seconds: FloatArray, unit: float) -> IntArray:
 
 
 def amount_unit(amounts: FloatArray) -> float:
-    """A unit for amounts of a resource:
-    exact where they have few decimal places, else a millionth of the largest.
+    """A unit for amounts of a resource: exact where they have few decimal places or are fractions
+    of the largest with a small denominator, such as thirds; else a millionth of the largest.
     """
     unit = common_unit(amounts)
-    return float(amounts.max(initial=1.0)) / 1e6 if unit is None else unit
+    if unit is not None:
+        return unit
+    largest = float(amounts.max(initial=0.0))
+    for parts in range(1, MOST_PARTS + 1):
+        scaled = amounts / largest * parts
+        whole = np.round(scaled)
+        if (np.abs(scaled - whole) <= ROUNDING).all() and (whole[amounts > 0] >= 1).all():
+            return largest / parts
+    return largest / 1e6
 
 
 def step_of(cost: FloatArray, integer: BoolArray) -> float | None:

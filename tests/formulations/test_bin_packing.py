@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from documents import instance_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -193,7 +194,35 @@ def test_a_solver_that_is_asked_for_has_the_whole_program() -> None:
 def test_many_arcs_leave_the_other_program() -> None:
     sizes = [[float(size)] for size in np.random.default_rng(1).integers(200_000, 400_000, 60)]
     plain = document(sizes, [1_000_000.0])
-    with refuses("vector-bin-packing with program=arc-flow: sizes times ...", UsageError):
+    with refuses("vector-bin-packing with program=arc-flow: items times ...", UsageError):
         optsched.solve(plain, "bin-packing", program="arc-flow")
     few = document(sizes[:6], [1_000_000.0])
     assert optsched.solve(few, "bin-packing", time_limit=20).objective is not None
+
+
+def test_a_long_knapsack_leaves_the_other_program() -> None:
+    """Few sizes, but with so many jobs that pricing one filling takes seconds."""
+    random = np.random.default_rng(1)
+    sizes = np.repeat(random.integers(100_000, 140_000, 3) * 2 + 1, 80)
+    plain = document([[float(size)] for size in sizes], [9_999_999.0])
+    with refuses("vector-bin-packing with program=arc-flow: items times ...", UsageError):
+        optsched.solve(plain, "bin-packing", program="arc-flow")
+
+
+def test_sizes_with_a_common_divisor_prove_more() -> None:
+    # 9 of 10 parts can be filled: 11 rounds, where the sum of sizes shows 10
+    sizes = [[1000.0]] * 36 + [[2000.0]] * 30
+    solution = optsched.solve(document(sizes, [9_999.0]), "bin-packing")
+    assert (solution.status, solution.objective, solution.bound) == ("optimal", 11.0, 11.0)
+    assert solution.solver.reason == "no plan is better"
+
+
+@pytest.mark.parametrize(
+    ("size", "capacity", "jobs", "rounds"),
+    [(1 / 3, 1.0, 3, 1), (2 / 7, 2.0, 7, 1), (1 / 7, 1 / 3, 3, 2)],
+)
+def test_fractions_fill_a_round(size: float, capacity: float, jobs: int, rounds: int) -> None:
+    """Rounded up to decimal places three thirds would be more than a whole."""
+    solution = optsched.solve(document([[size]] * jobs, [capacity]), "bin-packing")
+    assert (solution.status, solution.objective) == ("optimal", rounds)
+    assert optsched.verify(solution, resolve=False).ok

@@ -168,11 +168,19 @@ def test_a_budget_that_no_choice_keeps_is_shown_by_duals() -> None:
 
 
 def test_budgets_that_only_parts_of_jobs_keep_are_cross_checked() -> None:
-    """Half of each way uses 9 of both; whole ways use 10 of one of them."""
-    ways = [{"money": 2, "energy": 4}, {"money": 4, "energy": 2}]
-    solution = solve(spending(ways, 3, money=9, energy=9))
+    """Half of each way uses 7.5 of both; whole ways use 9 of one of them."""
+    ways = [{"money": 1, "energy": 4}, {"money": 4, "energy": 1}]
+    solution = solve(spending(ways, 3, money=8, energy=8))
     assert (solution.status, solution.certificate.proof) == ("infeasible", "cross-checked")
     assert len(solution.conflicts) == 5
+    assert solve(spending(ways, 3, money=9, energy=8)).objective == 3.0
+
+
+def test_uses_with_a_common_divisor_prove_more() -> None:
+    """Of 9 units pairs use 8: half of each way uses more."""
+    ways = [{"money": 2, "energy": 4}, {"money": 4, "energy": 2}]
+    solution = solve(spending(ways, 3, money=9, energy=9))
+    assert (solution.status, solution.certificate.proof) == ("infeasible", "dual")
     assert solve(spending(ways, 3, money=10, energy=9)).objective == 3.0
 
 
