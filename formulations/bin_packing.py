@@ -562,7 +562,7 @@ class _BinAssignment:
 
     @property
     def patterns(self) -> None:
-        """Not several resources."""
+        """None: patterns have one resource."""
 
     def describe(self, block: str, position: int) -> str:
         """What a row asks for, in words."""

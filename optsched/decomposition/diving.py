@@ -125,7 +125,7 @@ def _not_negative(columns: MasterColumns) -> MasterColumns:
     return columns
 
 
-class _Node(NamedTuple):
+class _DiveNode(NamedTuple):
     """What is left of the master after some columns were taken, and its optimum.
 
     Attributes
@@ -210,7 +210,7 @@ class _Dives:
 
     # --- dives ------------------------------------------------------------------------------------
 
-    def _dive(self, node: _Node | None, level: int, tabu: Tabu) -> None:
+    def _dive(self, node: _DiveNode | None, level: int, tabu: Tabu) -> None:
         """Dive from a node; near the top, once for each column that may be taken first."""
         while node is not None and not self._ended:
             lead = self._lead(node, tabu)
@@ -223,7 +223,7 @@ class _Dives:
                 return
             tabu |= {lead}
 
-    def _lead(self, node: _Node, tabu: Tabu) -> int | None:
+    def _lead(self, node: _DiveNode, tabu: Tabu) -> int | None:
         """Number of the column with the largest fraction that may be taken."""
         left = self._after(node, None)[0]
         fits = self._fits(left, node.number)
@@ -235,14 +235,14 @@ class _Dives:
                 return int(node.number[place])
         return None
 
-    def _below(self, node: _Node, lead: int | None) -> _Node | None:
+    def _below(self, node: _DiveNode, lead: int | None) -> _DiveNode | None:
         """The node after taking a column besides those that are taken 1 or more times."""
         left, taken = self._after(node, lead)
         if taken.sum() == node.taken.sum():
             return None
         return self._solved(left, taken)
 
-    def _after(self, node: _Node, lead: int | None) -> tuple[Master, IntArray]:
+    def _after(self, node: _DiveNode, lead: int | None) -> tuple[Master, IntArray]:
         """What is left of the master, and how many columns are taken then."""
         more = np.zeros(len(self.columns), np.int64)
         more[node.number] = np.floor(node.x + WHOLE).astype(np.int64)
@@ -270,7 +270,7 @@ class _Dives:
         fits[entries.col[over]] = False
         return fits
 
-    def _solved(self, left: Master, taken: IntArray) -> _Node | None:
+    def _solved(self, left: Master, taken: IntArray) -> _DiveNode | None:
         """Solve the master of what is left; None where it leads to no better solution."""
         number = np.flatnonzero(self._fits(left, np.arange(len(self.columns)))).astype(np.int64)
         cost = float(self.columns.cost[: len(taken)] @ taken)
@@ -298,7 +298,7 @@ class _Dives:
             value = None
         self._report(generation)
         stopped = not generation.converged or generation.cut_off
-        return None if value is None or stopped else _Node(left, taken, number, x)
+        return None if value is None or stopped else _DiveNode(left, taken, number, x)
 
     def _priced(self, left: FloatArray, y: FloatArray) -> Priced:
         """The caller's columns, checked."""

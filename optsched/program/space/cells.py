@@ -333,31 +333,31 @@ class CellColumns(NamedTuple):
         return cls(*np.array(rows, np.int64).reshape(-1, 3).T)
 
 
-class Block(NamedTuple):
+class FreeCell(NamedTuple):
     """Aligned GPUs of a node: the first one, as an index on the node."""
 
     node: int
     first: int
 
 
-class Blocks:
+class FreeCells:
     """Free aligned blocks of some nodes, which are split as they are taken."""
 
-    def __init__(self, free: Mapping[int, Sequence[Block]]) -> None:
+    def __init__(self, free: Mapping[int, Sequence[FreeCell]]) -> None:
         self._free = {size: list(blocks) for size, blocks in sorted(free.items())}
 
-    def take(self, size: int) -> Block:
+    def take(self, size: int) -> FreeCell:
         """Take a block: a free one of the size, else a part of the smallest larger one."""
         at = next(other for other, blocks in self._free.items() if other >= size and blocks)
         block = self._free[at].pop(0)
         while at > size:
             smaller = max(other for other in self._free if other < at)
             firsts = range(block.first + smaller, block.first + at, smaller)
-            self._free[smaller] += [Block(block.node, first) for first in firsts]
+            self._free[smaller] += [FreeCell(block.node, first) for first in firsts]
             at = smaller
         return block
 
     @property
-    def free(self) -> Mapping[int, Sequence[Block]]:
+    def free(self) -> Mapping[int, Sequence[FreeCell]]:
         """The blocks that are left, by size."""
         return self._free

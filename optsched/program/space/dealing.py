@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.program.space.cells import Block, Blocks
+from optsched.program.space.cells import FreeCell, FreeCells
 from optsched.program.space.seats import GangSeats
 
 NOT_SHARED = -1
@@ -203,12 +203,12 @@ def cells_of(seats: GangSeats) -> list[PlacedCell]:
     if space.reserved is None:
         return found
     for r in range(len(space.nodes)):
-        mine = np.flatnonzero((space.cells.node_class == r) & (seats.cells > 0))
-        free = _beside_others(seats, r) if len(mine) else Blocks({})
+        columns = np.flatnonzero((space.cells.node_class == r) & (seats.cells > 0))
+        free = _beside_others(seats, r) if len(columns) else FreeCells({})
         # The largest first: whatever is taken, the same number of others is left.
-        mine = mine[np.lexsort((space.cells.owner[mine], -space.cells.size[mine]))]
-        placed: dict[int, list[tuple[int, Block]]] = defaultdict(list)
-        for column in mine.tolist():
+        columns = columns[np.lexsort((space.cells.owner[columns], -space.cells.size[columns]))]
+        placed: dict[int, list[tuple[int, FreeCell]]] = defaultdict(list)
+        for column in columns.tolist():
             size = int(space.cells.size[column])
             for _ in range(int(seats.cells[column])):
                 placed[int(space.cells.owner[column])].append((size, free.take(size)))
@@ -217,34 +217,36 @@ def cells_of(seats: GangSeats) -> list[PlacedCell]:
     return found
 
 
-def _beside_others(seats: GangSeats, r: int) -> Blocks:
+def _beside_others(seats: GangSeats, r: int) -> FreeCells:
     """What other jobs leave free of the nodes of a class."""
     space = seats.space
     assert space.reserved is not None
     used = np.flatnonzero((space.contents.node_class == r) & ~space.contents.of_gpu)
     taken = np.repeat(space.gpus_of_contents[used], seats.contents[used]).tolist()
-    free: dict[int, list[Block]] = {size: [] for size in space.reserved.sizes}
+    free: dict[int, list[FreeCell]] = {size: [] for size in space.reserved.sizes}
     for turn, node in enumerate(space.nodes.members[r].tolist()):
         starts = space.reserved.free_blocks(space.classes.instance, node)
-        blocks = Blocks({s: [Block(node, first) for first in some] for s, some in starts.items()})
+        blocks = FreeCells(
+            {s: [FreeCell(node, first) for first in some] for s, some in starts.items()}
+        )
         for _ in range(taken[turn] if turn < len(taken) else 0):
             blocks.take(1)
         for size, some in blocks.free.items():
             free[size] += some
-    return Blocks(free)
+    return FreeCells(free)
 
 
 def _filled(
-    seats: GangSeats, r: int, owner: int, cells: Sequence[tuple[int, Block]]
+    seats: GangSeats, r: int, owner: int, cells: Sequence[tuple[int, FreeCell]]
 ) -> list[PlacedCell]:
     """Cells of a tenant on nodes of a class, with the parts of its gangs there."""
     space = seats.space
     assert space.reserved is not None
     tenant = space.reserved.tenants[owner - 1]
-    inside: dict[int, list[Block]] = {size: [] for size in space.reserved.sizes}
+    inside: dict[int, list[FreeCell]] = {size: [] for size in space.reserved.sizes}
     for size, block in cells:
         inside[size].append(block)
-    free = Blocks(inside)
+    free = FreeCells(inside)
     many = np.bincount(space.held.part, np.where(space.held.node_class == r, seats.held, 0))
     wanted = [
         (tenant.cell_of(space.parts[part].gpus) or 0, part)

@@ -137,13 +137,13 @@ class GangTypes:
 
 
 def _owners(C: Classes, reserved: ReservedCells | None, column: IntArray) -> IntArray:
-    """`GangTypes.owner` of columns."""
+    """Whose reserved cells each column is in: 0 for none, -1 where its two jobs differ."""
     if reserved is None:
         return np.zeros(len(column), np.int64)
     pool, alone = C.pool[column], C.alone[column]
-    mine = reserved.owner_of(C.first[C.class_a[column]], pool)
+    owner = reserved.owner_of(C.first[C.class_a[column]], pool)
     other = reserved.owner_of(C.first[C.class_b[column]], pool)
-    return np.where(alone | (mine == other), mine, -1)
+    return np.where(alone | (owner == other), owner, -1)
 
 
 def _jobs_in_sets(C: Classes, apart: Sequence[BoolArray], column: IntArray) -> IntArray:

@@ -381,7 +381,7 @@ class Space:
         owner, size, r = self.cells
         R, gpus = len(self.nodes), size.astype(np.float64)
         for number, one in enumerate(self.reserved.tenants, start=1):
-            mine = self._owner_of_part == number
+            of_tenant = self._owner_of_part == number
             cell = np.array([one.cell_of(p.gpus) if p.owner == number else 0 for p in self.parts])
             for least, owned in sorted(one.owns.items()):
                 name = f"{number} {least}"
@@ -389,7 +389,7 @@ class Space:
                 total = sp.csr_matrix(own[np.newaxis, :])
                 lp.constrain(total @ c == [float(owned)], name=f"reserved {name}")
                 larger = np.where((owner == number) & (size >= least), gpus, 0.0)
-                taken = np.where(mine & (cell >= least), cell, 0.0)[self.held.part]
+                taken = np.where(of_tenant & (cell >= least), cell, 0.0)[self.held.part]
                 inside = sum_by(self.held.node_class, taken, R)
                 lp.constrain(inside @ h <= sum_by(r, larger, R) @ c, name=f"inside {name}")
         for number, least in enumerate(self.reserved.sizes):
@@ -414,7 +414,7 @@ class Space:
 
     def _taken_by_others(self, number: int) -> FloatArray:
         """Free cells of a size that contents of a node leave less than there are: others take GPUs
-        of no such cell first, as `Blocks` does.
+        of no such cell first, as `FreeCells` does.
         """
         assert self.reserved is not None
         size, r = self.reserved.sizes[number], self.contents.node_class
