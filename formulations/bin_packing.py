@@ -29,9 +29,11 @@ from optsched.solution.plan import LinearPlan, Patterns
 
 MOST_COLUMNS = 500_000
 MOST_ARCS = 200_000
-"""Of the program ``arc-flow``, beyond which ``auto`` takes the other one."""
-MOST_CELLS = 50_000_000
-"""The same, of items of a knapsack times capacity: time to make the arcs, and to price patterns."""
+"""Arcs of the program ``arc-flow``, beyond which ``auto`` takes ``assignment``."""
+MOST_STATES = 50_000_000
+"""Items times capacity of the knapsack that prices patterns, beyond which ``auto`` takes
+``assignment``: one pricing visits so many states.
+"""
 FITS = 1 + 1e-9
 
 
@@ -250,7 +252,9 @@ class _BinProgram(Protocol):
 
 
 def _arc_flow(rounds: _Rounds) -> _ArcFlow | str:
-    """The program ``arc-flow``, or why a job is not a size alone or there are too many arcs."""
+    """The program ``arc-flow``, or why it does not apply: a job is more than one size, or the
+    program would be too large.
+    """
     if len(rounds.columns) != len(rounds.classes):
         return "some job has several configurations"
     if len(rounds.capacity) != 1 or rounds.usage.nnz != len(rounds.columns):
@@ -259,9 +263,9 @@ def _arc_flow(rounds: _Rounds) -> _ArcFlow | str:
     jobs = rounds.jobs[rounds.of_class[rounds.usage.indices]]
     most = np.minimum(np.bincount(of_size, jobs), rounds.capacity[0] // sizes)
     # The knapsack of a filling has items of 1, 2, 4, ... jobs of each size
-    cells = int(np.ceil(np.log2(most + 1)).sum()) * int(rounds.capacity[0])
-    if cells > MOST_CELLS:
-        return f"items times capacity are {cells:,}, at most {MOST_CELLS:,}"
+    states = int(np.ceil(np.log2(most + 1)).sum()) * int(rounds.capacity[0])
+    if states > MOST_STATES:
+        return f"items times capacity are {states:,}, at most {MOST_STATES:,}"
     flow = _ArcFlow(rounds)
     arcs = len(flow.tail)
     return f"there are {arcs:,} arcs, at most {MOST_ARCS:,}" if arcs > MOST_ARCS else flow
@@ -290,7 +294,7 @@ class _ArcFlow:
         reached = place == 0
         tails = []
         for size, demand in zip(self.sizes.tolist(), self.demand.tolist(), strict=True):
-            # Jobs of this size in a row, since a place that larger ones reach; at most `demand`
+            # From each place that larger jobs reach, at most `demand` jobs of this size in a row
             rows = -(-(b + 1) // size)
             start = np.full(rows * size, -1)
             start[: b + 1] = np.where(reached, place // size, -1)
@@ -378,7 +382,7 @@ class _ArcFlow:
                 leaving[tail].append(arc)
         sizes, of_arc = self.sizes.tolist(), self.size.tolist()
         size, number = [], []
-        bin = 0
+        bin_number = 0
         while leaving[0]:
             place = 0
             while leaving[place]:
@@ -387,9 +391,9 @@ class _ArcFlow:
                 if not flow[arc]:
                     leaving[place].pop()
                 size.append(of_arc[arc])
-                number.append(bin)
+                number.append(bin_number)
                 place += sizes[of_arc[arc]]
-            bin += 1
+            bin_number += 1
         return np.array(size, np.int64), np.array(number, np.int64)
 
     def _of_sizes(self, size: IntArray, number: IntArray) -> _Bins:
@@ -418,7 +422,7 @@ class _ArcFlow:
 
     @property
     def patterns(self) -> Patterns:
-        """Fillings of a round, by size."""
+        """A pattern is a filling of one round: how many jobs of each size it has."""
 
         def of_point(point: FloatArray) -> IntArray:
             size, number = self._paths(point)

@@ -56,12 +56,12 @@ from optsched.solution import Conflict, Schedule, Termination
 from optsched.solution.plan import Later, LinearPlan, Shortage
 
 MOST_COLUMNS = 2_000_000
-"""X beyond which no program is built, and leases beyond which there is no plan at all."""
+"""Variables X beyond which the answer is the plan by rule; leases beyond which there is none."""
 MOST_BY_RULE = 200_000_000
-"""X that the rule looks at at most, which takes a minute."""
+"""Variables X beyond which the rule refuses: so many take it a minute."""
 COLUMNS_PER_SECOND = 50_000
-"""Columns per second that are left after the rule beyond which no program is built: to build, hand
-over and check it takes longer than a solver would have left.
+"""Columns for each second that the rule leaves of a time limit. A program with more is not built: to
+build, hand over and check it would take the time of the solver.
 """
 FOR_RULE, FOR_ORDER = 0.5, 0.9
 """Parts of a time limit after which no further jobs are planned by rule, and jobs of the answer are
@@ -125,9 +125,10 @@ class Lease(Formulation):
     limit it is made first, for at most half of the time, and the program is built only if it has at
     most 50,000 columns per second that is left. Else the answer is this plan, without a bound; if
     the limit stops the rule too, the jobs that it has planned by then. With more than 2,000,000
-    columns it is the answer in any case. Rounds use ``admission`` and
-    ``refine=shift`` unless the policy says otherwise. They decline no job that they admitted before
-    (``take`` is = n_k for these) if they can.
+    variables X_ot no program is solved. The answer is this plan, and its bound counts every job at
+    its best option, as if there were room for all; there is no bound if a limit stopped the rule.
+    Rounds use ``admission`` and ``refine=shift`` unless the policy says otherwise. They decline no
+    job that they admitted before (``take`` is = n_k for these) if they can.
 
     Options
         first_lease   GPUs used in the first lease: ``ignore``, ``minimise`` or ``maximise`` them;
@@ -204,6 +205,7 @@ class LeasesByRule(NamedTuple):
     Attributes
     ----------
     S : IntArray, shape (O,)
+        Jobs that take each option.
     runs : mapping of int to list of int
         How many jobs of an option run in lease 0, 1, ..., up to the last one in which some do.
     keeps_all : bool
@@ -387,8 +389,8 @@ class LeaseProgram:
         )
 
     def _by_rule_alone(self, rule: LeasesByRule, end: Termination, why: str) -> LinearPlan:
-        """A plan by rule, in a program in which options have only the leases from the first to the
-        last that it gives them.
+        """A plan by rule, as a small program: each option has X only from its first lease to its
+        last in this plan. Its bound holds for all leases.
         """
         first, size = np.zeros((2, len(self.o)), np.int64)
         for o, running in rule.runs.items():
@@ -414,7 +416,7 @@ class LeaseProgram:
         )
 
     def of_schedule(self, schedule: Schedule) -> LinearPlan:
-        """The same of the leases of a schedule."""
+        """The plan by rule (`_by_rule_alone`) whose leases are those of a schedule."""
         _, option, t = self._slots(schedule)
         S = np.bincount(
             np.searchsorted(self.o, schedule.column[np.unique(schedule.job, return_index=True)[1]]),

@@ -110,18 +110,18 @@ class Cells(SideConstraint):
 
     def rows(self, C: Classes) -> SideRows | None:
         if self.options.reserved:
-            return None  # parts are counted where they are (`Space`)
+            return None  # `Space` has rows instead: reserved, inside, beside
         sizes = self.sizes
         owned = np.array([self.options.owns[str(size)] for size in sizes.tolist()], np.float64)
-        part = part_of(C, C.common(of_tenant(self.kind, self.options.tenant, C.instance)))
+        jobs = part_of(C, C.common(of_tenant(self.kind, self.options.tenant, C.instance)))
         pools = pool_rows(self.kind, self.options.pools, C.instance)
-        there = (part > 0) & np.isin(C.pool, pools) & (C.gpus > 0)
+        there = (jobs > 0) & np.isin(C.pool, pools) & (C.gpus > 0)
         loads, beyond = self._loads(C, there)
-        # What may be larger than every cell: a row that lets it run no time at all
-        matrix = np.where(there & ~beyond, part * loads, 0.0)
+        # A last row, with 0 on the right: columns with a part larger than every cell never run
+        matrix = np.where(there & ~beyond, jobs * loads, 0.0)
         large = there & beyond
-        least = (sizes * owned)[::-1].cumsum()[::-1]
-        matrix, least = np.vstack([matrix, large.astype(np.float64)]), np.append(least, 0.0)
+        most = (sizes * owned)[::-1].cumsum()[::-1]
+        matrix, most = np.vstack([matrix, large.astype(np.float64)]), np.append(most, 0.0)
         some = np.flatnonzero(matrix.any(axis=1))
         if not len(some):
             return None
@@ -129,7 +129,7 @@ class Cells(SideConstraint):
             self.kind,
             sp.csr_matrix(matrix[some]),
             np.full(len(some), -np.inf),
-            least[some],
+            most[some],
             partial(self._words, some),
         )
 

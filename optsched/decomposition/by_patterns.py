@@ -22,6 +22,10 @@ def solve_by_patterns(
 ) -> Values:
     """Look for as few patterns as possible by column generation and dives.
 
+    A column of the master is a pattern of cost 1. The bound is that of the first master: every
+    pattern was priced, so it holds for every solution. A number of patterns is whole, so the bound is
+    rounded up.
+
     Parameters
     ----------
     arrays : LinearArrays
@@ -35,7 +39,8 @@ def solve_by_patterns(
     Returns
     -------
     Values
-        The best point that was found, the bound, and duals of the program that prove it.
+        The best point that was found, the rounded bound, and duals of the program. A check of the
+        bound uses these duals; they may prove less (`optsched.solving.schedules`).
     """
     first = patterns.of_point(known)
     most = first.shape[1]

@@ -81,7 +81,8 @@ def dive(
     smoothing : float
         As in `dantzig_wolfe`.
     step : float, optional
-        The smallest difference between the costs of two solutions.
+        Costs of solutions in whole numbers are multiples of it, such as 1 for a number of columns.
+        So the bound is rounded up to a multiple of it.
     below : float
         Only solutions that cost less are looked for.
     solver : str
@@ -204,7 +205,7 @@ class _Dives:
         best = self.below if self.objective is None else self.objective
         if not np.isfinite(best):
             return best
-        # A solution that is better is so by a step
+        # The next better solution costs at least a step less
         allowed = max(1e-9, self.limits.gap or 0.0) * max(1.0, abs(best))
         return best - max(allowed, (1 - WHOLE) * (self.step or 0.0))
 
@@ -236,14 +237,16 @@ class _Dives:
         return None
 
     def _below(self, node: _DiveNode, lead: int | None) -> _DiveNode | None:
-        """The node after taking a column besides those that are taken 1 or more times."""
+        """The node after taking what the master takes in whole numbers, and column ``lead`` once
+        more; None where nothing is taken, or where that leads to nothing better.
+        """
         left, taken = self._after(node, lead)
         if taken.sum() == node.taken.sum():
             return None
         return self._solved(left, taken)
 
     def _after(self, node: _DiveNode, lead: int | None) -> tuple[Master, IntArray]:
-        """What is left of the master, and how many columns are taken then."""
+        """What is left of the master then, and how often each column is taken."""
         more = np.zeros(len(self.columns), np.int64)
         more[node.number] = np.floor(node.x + WHOLE).astype(np.int64)
         if lead is not None:
@@ -332,5 +335,5 @@ class _Dives:
 
 
 def _padded(numbers: NDArray[Number], length: int) -> NDArray[Number]:
-    """Numbers of columns, 0 for those that were made since."""
+    """One number per column, with 0 for columns that were made since."""
     return np.concatenate([numbers, np.zeros(length - len(numbers), numbers.dtype)])

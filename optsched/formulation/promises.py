@@ -1,9 +1,11 @@
 """Notes on allocations that may promise more than placements deliver.
 
 Programs count the GPUs of a pool in total. Two things may be lost then. Gangs and shares of GPUs need
-GPUs side by side, on nodes: the side constraint ``placeable`` counts nodes. And rows that take turns
-need not fill the time of all GPUs: `optsched.realise` says which share of the fractions whole rows
+GPUs side by side, on nodes: the side constraint ``placeable`` counts nodes. And rows of the allocation
+that take turns may leave GPUs idle: `optsched.realise` says which share of the fractions whole rows
 deliver (`Rounds.scale`).
+
+"Rows" are rows of the allocation here, not of the program: a job, or a pair, in one configuration.
 """
 
 from __future__ import annotations
@@ -23,10 +25,12 @@ from optsched.performance import Configurations
 from optsched.solution import Allocation, Solution
 
 COUNTS_NODES = "the side constraint placeable counts nodes"
+"""End of a note that a placement of all jobs makes needless."""
 SHARE_DELIVERED = (
     "whole jobs may deliver less; rounds (--rounds auto, optsched.realise) say which share of the "
     "fractions they deliver"
 )
+"""End of a note that rounds make needless."""
 
 
 def notes_on_promises(solution: Solution) -> tuple[str, ...]:
@@ -38,7 +42,7 @@ def notes_on_promises(solution: Solution) -> tuple[str, ...]:
     used = np.bincount(C.configuration[allocation.x > 0]).nonzero()[0]
     on_nodes, in_turn = _pools_that_may_promise_too_much(allocation, used)
     if any(item["kind"] == "placeable" for item in solution.constraints):
-        # Its rows bound fractions of time; whole jobs it places.
+        # It finds nodes for whole jobs, but only bounds fractions of time.
         bounded = not allocation.integral and (on_nodes or in_turn)
         words = f"placeable is a relaxation for fractions of time: {SHARE_DELIVERED}"
         return (words,) if bounded else ()
@@ -69,7 +73,7 @@ def notes_after_placement(solution: Solution) -> tuple[str, ...]:
 
 
 def _uncounted_groups(C: Classes, used: IntArray) -> tuple[str, ...]:
-    """Configurations in use have the rate of a group (rack), and the program does not count groups."""
+    """A note where configurations in use have the rate of a group (rack): no row counts groups."""
     levels = C.instance.cluster.level_names
     level = set(C.configurations.levels[used].tolist())
     names = ", ".join(name for number, name in enumerate(levels, 1) if number in level)
@@ -100,8 +104,8 @@ def _pools_that_may_promise_too_much(
             continue
         if one_job[pool]:
             continue
-        nodes_count = any(f"{name}.{resource}" in counted for resource in PER_NODE)
-        if nodes_count or _may_find_no_node(C.instance.pool_sizes, pool, ways, take_turns[pool]):
+        other_needs = any(f"{name}.{resource}" in counted for resource in PER_NODE)
+        if other_needs or _may_find_no_node(C.instance.pool_sizes, pool, ways, take_turns[pool]):
             on_nodes.append(name)
         elif take_turns[pool] and _leave_gpus_over(ways, gpus[pool]):
             in_turn.append(name)
@@ -109,8 +113,8 @@ def _pools_that_may_promise_too_much(
 
 
 def _who_runs(allocation: Allocation) -> tuple[BoolArray, BoolArray]:
-    """Of every pool, whether at most one job has time on it, and whether its rows must take turns
-    as not all jobs have GPUs at once, if only their number counts.
+    """Of every pool, whether at most one job has time on it; and whether rows must take turns: its
+    jobs need more GPUs at once than it has, or some share GPUs as a pair.
     """
     C, sizes = allocation.classes, allocation.classes.instance.pool_sizes
     pools = len(sizes.gpus)
@@ -168,12 +172,12 @@ def _may_find_no_node(sizes: PoolSizes, pool: int, ways: list[_Way], take_turns:
     shared = [way for way in ways if way.share < 1]
     if shared and (take_turns or len(shared) < len(ways) or any(way.gpus > 1 for way in shared)):
         return True
-    node = int(sizes.divisor[pool])
-    equal_nodes = node * sizes.nodes[pool] == sizes.gpus[pool]
-    on_one = [*sorted({way.gpus for way in ways if way.nodes == 1}), node]
+    divisor = int(sizes.divisor[pool])  # of the GPUs of all nodes
+    equal_nodes = divisor * sizes.nodes[pool] == sizes.gpus[pool]
+    on_one = [*sorted({way.gpus for way in ways if way.nodes == 1}), divisor]
     if any(larger % smaller for smaller, larger in pairwise(on_one)):
         return True
-    return any(not equal_nodes or way.gpus != way.nodes * node for way in ways if way.nodes > 1)
+    return any(not equal_nodes or way.gpus != way.nodes * divisor for way in ways if way.nodes > 1)
 
 
 def _leave_gpus_over(ways: list[_Way], gpus: int) -> bool:

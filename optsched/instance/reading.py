@@ -347,8 +347,11 @@ def validate_columns(
 def columns_of(
     model: type[BaseModel], documents: Sequence[Any], plain: Mapping[str, Any]
 ) -> dict[str, list[Any]] | None:
-    """The values of each field, or its default; None if something is wrong, or there are none."""
-    # Other input goes the slow way, which finds what is wrong.
+    """The values of each field, or its default; None if something is wrong, or the list is empty.
+
+    ``plain`` as of `validate_columns`.
+    """
+    # The caller then reads document by document, and says what is wrong.
     if set(map(type, documents)) != {dict}:
         return None
     fields = fields_of(model)

@@ -19,10 +19,10 @@ from optsched.solvers.highs import Highs
 
 
 class _Tenant(NamedTuple):
-    """A tenant's jobs, whether each GPU of the cluster is in its pools, and its cells by size."""
+    """A tenant with cells: masks of its jobs and of the GPUs in its pools, and cells by size."""
 
     jobs: BoolArray
-    pools: BoolArray
+    in_pools: BoolArray
     owns: Mapping[int, int]
 
 
@@ -33,7 +33,7 @@ def cells_fit(
     and no others.
 
         z[c,b] in {0, 1}:  sum_b z[c,b] = cells of kind c ;  each GPU in at most one chosen block,
-        and each GPU of a tenant's job in one of the tenant
+        and each GPU of a tenant's job in a chosen block of that tenant
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def cells_fit(
     inside = sp.csr_matrix((np.ones(len(gpu)), (gpu, block)), (numbering.gpus, len(first)))
     least = np.zeros(numbering.gpus)
     for one, _, _ in kinds:
-        least[(holder >= 0) & one.jobs[holder] & one.pools] = 1.0
+        least[(holder >= 0) & one.jobs[holder] & one.in_pools] = 1.0
     of_kind = sp.csr_matrix((np.ones(len(kind)), (kind, blocks)), (len(kinds), len(first)))
     wanted = np.array([many for _, _, many in kinds], np.float64)
     covered = np.asarray(inside.sum(axis=1)).ravel() >= least

@@ -57,7 +57,7 @@ class RowColumns(Sequence[Row], Generic[Row]):
     def __getitem__(self, row: int | slice) -> Row | Sequence[Row]:
         if isinstance(row, slice):
             return [self[place] for place in range(*row.indices(len(self)))]
-        # What is at its default was not given: `exclude_unset` leaves it out.
+        # A default counts as not given: `exclude_unset` then leaves the field out.
         fields = fields_of(self._model)
         values = {name: column[row] for name, column in self._columns.items()}
         given = {name: value for name, value in values.items() if value is not fields[name][1]}
@@ -69,7 +69,7 @@ class RowColumns(Sequence[Row], Generic[Row]):
 
         def read(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> RowColumns[Row]:
             columns = columns_of(model, value, {}) if isinstance(value, list) else None
-            # What is wrong is found row by row.
+            # Where the fast way refuses, pydantic reads row by row and says what is wrong.
             return cls.of(model, check(value)) if columns is None else cls(model, columns)
 
         return core_schema.no_info_wrap_validator_function(

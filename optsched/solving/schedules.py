@@ -268,6 +268,8 @@ def _guaranteed(plan: LinearPlan, solved: SolvedProgram) -> SolvedProgram:
 def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) -> Outcome | None:
     """An outcome that needs no solver: a known point that `duals_alone` prove optimal, or the known
     point if the plan wants no further search. None: a solver is needed.
+
+    The bound is that of `duals_alone`. A plan that the time limit stopped has none.
     """
     if point is None and plan.unsearched is None:
         return None
@@ -341,6 +343,7 @@ def _by_patterns(
         arrays, patterns, point, replace(limits, time=half)
     )
     values = engine.record(found, arrays.shape)
+    # Of the patterns, of the bounds of columns, and none: then the bound is only claimed.
     duals = (values.y, duals_alone(arrays, None), None)
     outcome = _best_proven(engine, plan, values, duals, clean)
     if outcome.status is Status.OPTIMAL or engine.time_left <= 0:

@@ -90,7 +90,7 @@ class Resolver:
 
     def __init__(self, classes: Classes) -> None:
         self.classes = classes
-        # The last entry is of no job.
+        # Index -1 (no job) picks the last entry.
         self._class_of = np.append(classes.of_job, ALONE)
         table = classes.configurations
         pools = classes.instance.cluster.pools
@@ -116,8 +116,8 @@ class Resolver:
         class_a, class_b = self._class_of[job], self._class_of[partner]
         attributes = [_text(given) if given else "{}" for given in rows.column("attributes")]
         fields = map(rows.column, ("pool", "gpus", "nodes", "share"))
-        places = zip(*fields, attributes, strict=True)
-        configuration = np.array([self._configuration.get(place, -1) for place in places], np.int64)
+        ways = zip(*fields, attributes, strict=True)
+        configuration = np.array([self._configuration.get(way, -1) for way in ways], np.int64)
         option = np.full(len(rows), -1)
         for number, given in enumerate(rows.column("option")):
             if given is not None and job[number] >= 0:

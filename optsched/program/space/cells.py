@@ -6,6 +6,12 @@ another, so cells of any sizes fit into free GPUs if and only if, for every size
     sum over cells of s GPUs or more of their GPUs  <=  s f_s,      f_s: free aligned cells of size s
 
 The larger ones are put first, each anywhere. The same holds of parts of gangs inside cells.
+
+The program only counts cells by class of nodes (rows ``reserved``, ``inside`` and ``beside`` of
+`Space`). Once it is solved, `optsched.program.space.dealing` chooses the GPUs of each cell.
+
+A job that stays is a running job that cannot be preempted. If its tenant owns cells, the cell around
+its GPUs is bound: it is taken before the program is made.
 """
 
 from __future__ import annotations
@@ -51,15 +57,15 @@ class TenantCells(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ReservedCells:
-    """The cells of all tenants.
+    """The cells that the program still has to reserve, and the GPUs that are not free for them.
 
     Attributes
     ----------
     tenants : tuple of TenantCells
-        Of the cells that are not bound.
+        Each with the cells that are not bound.
     blocked : BoolArray, shape (GPUs,)
-        GPUs of the cluster that jobs that stay hold, or that are in a cell with such a job: it is
-        bound to these GPUs.
+        GPUs of the cluster that are not free: jobs that stay hold them, or they are in a bound
+        cell.
     """
 
     tenants: tuple[TenantCells, ...]
@@ -165,7 +171,7 @@ def _refuse_shares(instance: Instance, tenants: Sequence[TenantCells], jobs: Int
 
 
 TRIED = 10_000
-"""Cells that are bound to jobs that stay, in one way or another, at most."""
+"""Steps of the search for bound cells (`_Binding`), at most: each binds one cell."""
 
 
 class _Binding:
@@ -185,6 +191,7 @@ class _Binding:
         self._pool = numbering.pool[numbering.node_of(np.arange(len(held)))]
         node = numbering.node_of(gpus)
         parts = Counter(zip(held[gpus].tolist(), node.tolist(), strict=True))
+        # In this order GPUs of jobs get cells: tenant, GPU, and GPUs of the job on that node.
         self._turns = [
             (number, gpu, parts[int(held[gpu]), at])
             for number, one in enumerate(tenants)
@@ -193,7 +200,10 @@ class _Binding:
         ]
 
     def search(self) -> None:
-        """Bind cells.
+        """Bind cells: a depth-first search over the GPUs that jobs hold.
+
+        At each GPU the sizes of cells are tried in order; where none is left, the search goes back
+        to the GPU before.
 
         Raises
         ------
@@ -323,7 +333,17 @@ class CellColumns(NamedTuple):
 
     @classmethod
     def of(cls, reserved: ReservedCells | None, pool: IntArray, blocks: IntArray) -> CellColumns:
-        """Those on classes of nodes in such pools, with so many free cells of each size."""
+        """A column for each tenant, size that it owns, and class of nodes of its pools that has a
+        free cell of the size.
+
+        Parameters
+        ----------
+        reserved : ReservedCells or None
+        pool : IntArray, shape (R,)
+            Pool of each class of nodes.
+        blocks : IntArray, shape (sizes, R)
+            Free aligned cells of each size on a node of each class.
+        """
         rows: list[tuple[int, int, int]] = []
         if reserved is not None:
             for number, one in enumerate(reserved.tenants, start=1):

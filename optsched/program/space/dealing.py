@@ -157,7 +157,7 @@ def _room(seats: GangSeats) -> dict[tuple[int, int], Counter[Seat]]:
     next_node, next_gpu = [0] * len(space.nodes), itertools.count()
     contents = space.contents
     used = np.flatnonzero(seats.contents)
-    # GPUs with their own contents take the places of whole GPUs, which nodes have.
+    # Contents of nodes come first: a GPU with its own contents takes one of their whole GPUs.
     for column in used[np.argsort(contents.of_gpu[used], kind="stable")].tolist():
         r = int(contents.node_class[column])
         counts = contents.counts[contents.row[column]]
@@ -198,7 +198,7 @@ class PlacedCell(NamedTuple):
 
 
 def cells_of(seats: GangSeats) -> list[PlacedCell]:
-    """Where the reserved cells of a point are, and which parts are in them."""
+    """Choose the GPUs of the reserved cells of a point, and of the parts in them."""
     space, found = seats.space, list[PlacedCell]()
     if space.reserved is None:
         return found
@@ -218,18 +218,18 @@ def cells_of(seats: GangSeats) -> list[PlacedCell]:
 
 
 def _beside_others(seats: GangSeats, r: int) -> FreeCells:
-    """What other jobs leave free of the nodes of a class."""
+    """Free blocks of the nodes of a class that jobs without cells leave."""
     space = seats.space
     assert space.reserved is not None
     used = np.flatnonzero((space.contents.node_class == r) & ~space.contents.of_gpu)
     taken = np.repeat(space.gpus_of_contents[used], seats.contents[used]).tolist()
     free: dict[int, list[FreeCell]] = {size: [] for size in space.reserved.sizes}
-    for turn, node in enumerate(space.nodes.members[r].tolist()):
+    for number, node in enumerate(space.nodes.members[r].tolist()):
         starts = space.reserved.free_blocks(space.classes.instance, node)
         blocks = FreeCells(
             {s: [FreeCell(node, first) for first in some] for s, some in starts.items()}
         )
-        for _ in range(taken[turn] if turn < len(taken) else 0):
+        for _ in range(taken[number] if number < len(taken) else 0):
             blocks.take(1)
         for size, some in blocks.free.items():
             free[size] += some
@@ -254,7 +254,7 @@ def _filled(
         if space.parts[part].owner == owner
         for _ in range(int(many[part]))
     ]
-    at = [(part, free.take(size)) for size, part in sorted(wanted, reverse=True)]
+    placed = [(part, free.take(size)) for size, part in sorted(wanted, reverse=True)]
     return [
         PlacedCell(
             block.node,
@@ -263,7 +263,7 @@ def _filled(
             r,
             tuple(
                 (part, one.first)
-                for part, one in at
+                for part, one in placed
                 if one.node == block.node and block.first <= one.first < block.first + size
             ),
         )
@@ -272,7 +272,7 @@ def _filled(
 
 
 def _taken(room: Counter[Seat], many: int) -> list[Seat]:
-    """The first seats with room, which they have no longer."""
+    """Take the first seats with room out of it."""
     taken = list(itertools.islice(room.elements(), many))
     room.subtract(taken)
     return taken

@@ -5,6 +5,15 @@ Sets and parameters: types of gangs t (g_t GPUs on at most k_t nodes, all in one
 l_t), classes of equal nodes r (n_r nodes), splits s of a gang into parts on nodes, parts p (GPUs,
 share of each, needs per GPU), contents P of one node (counts of parts that fit on it together).
 
+    x_c       jobs in column c of the classes
+    y[t,G,s]  gangs of type t in group G with split s
+    h[p,r,G]  parts p on nodes of class r, of gangs in group G
+    n[P,r]    nodes of class r with contents P
+    m[Q,r]    GPUs of nodes of class r with contents Q
+    c[i,s,r]  reserved cells of s GPUs of tenant i on nodes of class r
+
+In the rows pieces, reserved, inside and beside, s is a number of GPUs and no split.
+
     seats    sum over columns c of type t of x_c  =  sum_{G,s} y[t,G,s]                 for every t
     part     sum_{t,s} parts_p(s) y[t,G,s]  <=  sum_{r in G} h[p,r,G]                   for every p, G
     node     sum_G h[p,r,G]  <=  sum_P P_p n[P,r]  +  sum_Q Q_p m[Q,r]                  for every p, r
@@ -12,7 +21,7 @@ share of each, needs per GPU), contents P of one node (counts of parts that fit 
     shared   sum_{p,r,G} need_p g_p h[p,r,G]  <=  capacity            of each resource of some nodes
     pieces   sum_{p,r} floor(g_p / s) h[p,r,wider] + sum_t floor(g_t / s) y[t,inside]  <=  floor(GPUs of G / s)
     reserved sum_r c[i,s,r]  =  cells of size s that tenant i owns                      for every i, s
-    inside   sum_{p of i: s(p) >= s} s(p) h[p,r,G]  <=  sum_{t >= s} t c[i,t,r]         for every i, s, r
+    inside   sum_{G, p of i: s(p) >= s} s(p) h[p,r,G]  <=  sum_{t >= s} t c[i,t,r]      for every i, s, r
     beside   sum_{i, t >= s} t c[i,t,r]  +  sum_P s ceil((k_P - o_rs)+ / s) n[P,r]  <=  s f_rs n_r     for every s, r
 
 G runs over the groups of level l_t (the pool, where the gang may have any nodes), y, h, n, m >= 0,
@@ -39,8 +48,9 @@ tells them apart. Each has parts of its own, and contents have at most one part 
 Cells that are reserved for tenants (`optsched.program.space.cells`): c[i,s,r] cells of tenant i are
 on nodes of class r, of which each has f_rs free aligned cells of s GPUs and o_rs free GPUs in no
 such cell. Every part p of its jobs takes a cell of the smallest size s(p) that holds it, inside of
-one of these, and is not counted in contents. Contents P take k_P GPUs, so all contents are listed,
-not only the fullest.
+one of these, and is not counted in contents. Contents P are of jobs without cells and take k_P GPUs:
+first those in no free cell of s GPUs, then such cells (``beside``). So all contents are listed, not
+only the fullest.
 
 The rows ``pieces`` cut off only points that are not whole. If jobs run for fractions of time, all
 rows hold on average, because the placement at each instant keeps them.
@@ -314,7 +324,7 @@ class Space:
 
     @cached_property
     def _place(self) -> tuple[IntArray, IntArray, int]:
-        """Row (part, level, group) of each part of a split, and of each column h; and the rows."""
+        """Row (part, level, group) of each part of a split, and of each column h; how many rows."""
         column, part, _ = self._flat_gangs
         t = self.gangs.type_[column]
         of_gangs = part, self.types.level[t], self.gangs.group[column]
@@ -363,7 +373,7 @@ class Space:
 
     @property
     def _most_cells(self) -> FloatArray:
-        """Cells of a size on the nodes of a class at most, and as many as the tenant owns."""
+        """Upper bound of each c: free cells on the nodes of the class, or what the tenant owns."""
         if self.reserved is None:
             return np.zeros(0)
         owner, size, r = self.cells
@@ -375,7 +385,9 @@ class Space:
         return most
 
     def _reserve(self, lp: LinearProgram, h: Variables, c: Variables, n: Variables) -> None:
-        """Cells of tenants: all of them are on nodes, their jobs inside, and others beside them."""
+        """Rows ``reserved``, ``inside`` and ``beside``: every cell of a tenant is on some node, its
+        jobs are inside of its cells, and other jobs use no GPU of them.
+        """
         if self.reserved is None:
             return
         owner, size, r = self.cells
@@ -413,8 +425,8 @@ class Space:
         return taken
 
     def _taken_by_others(self, number: int) -> FloatArray:
-        """Free cells of a size that contents of a node leave less than there are: others take GPUs
-        of no such cell first, as `FreeCells` does.
+        """How many free cells of a size the contents of a node break: ceil((k_P - o_rs)+ / s) in
+        ``beside``. Jobs first take the GPUs outside of such cells, as `FreeCells` does.
         """
         assert self.reserved is not None
         size, r = self.reserved.sizes[number], self.contents.node_class
