@@ -63,9 +63,7 @@ def generic() -> Candidates:
     """The quickstart with capacities that no whole jobs fill: its optimum is not degenerate."""
     candidates = optsched.compile(optsched.load("@quickstart"))
     capacity = candidates.resources.capacity * np.array([0.913, 0.871, 0.937])
-    return replace(
-        candidates, resources=replace(candidates.resources, capacity=capacity), _classes={}
-    )
+    return replace(candidates, resources=replace(candidates.resources, capacity=capacity))
 
 
 @cache
@@ -163,7 +161,7 @@ def test_candidates_with_that_rate_use_the_column(case: Any) -> None:
     for told, way in list(unused(case))[:4]:
         rates = candidates.columns.rate.copy()
         rates[C.kind_column[way.column]] = (way.rate_needed or 0.0) * 1.001
-        faster = replace(candidates, columns=replace(candidates.columns, rate=rates), _classes={})
+        faster = replace(candidates, columns=replace(candidates.columns, rate=rates))
         again = optsched.solve(faster, case[1])
         assert again.allocation is not None
         assert again.allocation.x[way.column] > 1e-9, told.job
