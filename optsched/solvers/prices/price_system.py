@@ -25,7 +25,8 @@ def price_system(
     Scaled to a diagonal of 1, as prices are of many orders.
     """
     matrix[np.diag_indices_from(matrix)] += of_goods
-    return _scaled_solver(matrix) or _scaled_solver(_definite(matrix))
+    solve = _scaled_solver(matrix) if (np.diag(matrix) > 0).all() else None
+    return solve or _scaled_solver(_definite(matrix))
 
 
 def _scaled_solver(matrix: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
