@@ -27,7 +27,7 @@ from optsched.instance.layouts import MIG
 from optsched.instance.reading import listed, show
 from optsched.instance.staying import must_stay
 from optsched.performance import partitions_of
-from optsched.placement.reserved import cells_fit
+from optsched.placement.reserved import HeldGpus, cells_fit
 from optsched.placement.shares import Shares
 from optsched.solution import Rounds
 from optsched.solution.certificate import FEASIBILITY
@@ -222,17 +222,18 @@ def reserved_cells_kept(
     if not cells or not entries:
         return []
     numbering, names = instance.cluster.numbering, instance.jobs_table.names
-    holder = np.full(numbering.gpus, -1, np.int64)
+    jobs, gpus = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for entry in entries.values():
-        gpus = numbering.numbers(entry.gpus)
+        given = numbering.numbers(entry.gpus)
         for name in entry.names:
-            holder[gpus] = names.index(name)
-    if cells_fit(instance, holder, cells):
+            jobs.append(np.full(len(given), names.index(name)))
+            gpus.append(given)
+    fits = cells_fit(instance, HeldGpus(np.concatenate(jobs), np.concatenate(gpus)), cells)
+    if fits:
         return []
     tenants = ", ".join(dict.fromkeys(str(one["tenant"]) for one in cells))
-    words = (
-        f"the cells of tenants {tenants} cannot be where their jobs are, beside all others (cells)"
-    )
+    how = "cannot be" if fits is False else "are not known to be"
+    words = f"the cells of tenants {tenants} {how} where their jobs are, beside all others (cells)"
     return [Flaw(min(entries), "gpus", words)]
 
 

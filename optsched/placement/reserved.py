@@ -13,24 +13,49 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, IntArray
 from optsched.instance import Instance
-from optsched.program import LinearProgram
+from optsched.program import LinearArrays, LinearProgram
+from optsched.solution.values import NO_OPTIMUM
 from optsched.solvers import Limits
 from optsched.solvers.highs import Highs
 
+SECONDS = 60.0
+"""Time limit of the search for cells: most searches end at the root, within milliseconds."""
 
-class _Tenant(NamedTuple):
-    """A tenant with cells: masks of its jobs and of the GPUs in its pools, and cells by size."""
 
-    jobs: BoolArray
-    in_pools: BoolArray
-    owns: Mapping[int, int]
+class HeldGpus(NamedTuple):
+    """Which jobs have which GPUs of the cluster; arrays of one entry per job and GPU.
+
+    A GPU of which several jobs have shares has several entries.
+    """
+
+    job: IntArray
+    gpu: IntArray
+
+
+class _CellKind(NamedTuple):
+    """Cells of one size that a tenant owns.
+
+    Attributes
+    ----------
+    many : int
+        Number of cells.
+    covers : BoolArray, shape (GPUs,)
+        GPUs that jobs of the tenant have in the pools of its cells.
+    first : IntArray
+        First GPUs of the aligned blocks of ``size`` GPUs on which no other job has a GPU.
+    """
+
+    size: int
+    many: int
+    covers: BoolArray
+    first: IntArray
 
 
 def cells_fit(
-    instance: Instance, holder: IntArray, constraints: Iterable[Mapping[str, Any]]
-) -> bool:
+    instance: Instance, held: HeldGpus, constraints: Iterable[Mapping[str, Any]]
+) -> bool | None:
     """Whether all reserved cells have aligned GPUs of one node, which hold all jobs of their tenant
-    and no others.
+    and no others. None if the search ended before it was known.
 
         z[c,b] in {0, 1}:  sum_b z[c,b] = cells of kind c ;  each GPU in at most one chosen block,
         and each GPU of a tenant's job in a chosen block of that tenant
@@ -38,67 +63,66 @@ def cells_fit(
     Parameters
     ----------
     instance : Instance
-    holder : IntArray, shape (GPUs,)
-        Job that has each GPU of the cluster, -1 for none.
+    held : HeldGpus
     constraints : iterable of mappings
         Those of kind ``cells`` that are reserved.
     """
-    numbering = instance.cluster.numbering
-    kind, first, size, kinds = _blocks(instance, holder, constraints)
-    blocks = np.arange(len(first))
+    kinds = [kind for one in constraints for kind in _cell_kinds(instance, held, one)]
+    every = np.arange(len(kinds))
+    kind = np.repeat(every, [len(one.first) for one in kinds])
+    size = np.array([one.size for one in kinds], np.int64)[kind]
+    first = np.concatenate([one.first for one in kinds])
+    blocks, gpus = np.arange(len(first)), instance.cluster.numbering.gpus
     gpu = np.repeat(first, size) + np.concatenate([np.zeros(0, int), *map(np.arange, size)])
-    block = np.repeat(blocks, size)
-    inside = sp.csr_matrix((np.ones(len(gpu)), (gpu, block)), (numbering.gpus, len(first)))
-    least = np.zeros(numbering.gpus)
-    for one, _, _ in kinds:
-        least[(holder >= 0) & one.jobs[holder] & one.in_pools] = 1.0
+    inside = sp.csr_matrix((np.ones(len(gpu)), (gpu, np.repeat(blocks, size))), (gpus, len(first)))
     of_kind = sp.csr_matrix((np.ones(len(kind)), (kind, blocks)), (len(kinds), len(first)))
-    wanted = np.array([many for _, _, many in kinds], np.float64)
-    covered = np.asarray(inside.sum(axis=1)).ravel() >= least
+    wanted = np.array([one.many for one in kinds], np.float64)
+    covers = np.any([one.covers for one in kinds], axis=0)
+    coverable = np.asarray(inside.sum(axis=1)).ravel() >= covers
     enough = np.asarray(of_kind.sum(axis=1)).ravel() >= wanted
-    if not (covered.all() and enough.all()):
+    if not (coverable.all() and enough.all()):
         return False
     lp = LinearProgram()
     z = lp.variables(len(first), name="z", upper=1.0, integer=True)
     lp.constrain(of_kind @ z == wanted, name="owned")
-    lp.constrain(inside @ z <= np.ones(numbering.gpus), name="apart")
-    lp.constrain(inside @ z >= least, name="covered")
-    arrays = lp.arrays
-    found = Highs().open(arrays).run(Limits()).x
-    if found is None:
-        return False
-    rows = arrays.A @ np.round(found)
-    return bool((rows >= arrays.row_lower).all() and (rows <= arrays.row_upper).all())
+    lp.constrain(inside @ z <= np.ones(gpus), name="apart")
+    lp.constrain(inside @ z >= covers.astype(np.float64), name="covered")
+    return _has_point(lp.arrays)
 
 
-def _blocks(
-    instance: Instance, holder: IntArray, constraints: Iterable[Mapping[str, Any]]
-) -> tuple[IntArray, IntArray, IntArray, list[tuple[_Tenant, int, int]]]:
-    """Kind, first GPU and size of all blocks without jobs of others; and the kinds: tenant, size
-    and number of cells.
+def _has_point(arrays: LinearArrays) -> bool | None:
+    """Whether a program in bounded whole numbers has a point; None if the solver ended without
+    knowing it.
     """
+    found = Highs().open(arrays).run(Limits(time=SECONDS))
+    if found.x is not None:
+        rows = arrays.A @ np.round(found.x)
+        if ((rows >= arrays.row_lower) & (rows <= arrays.row_upper)).all():
+            return True
+    return False if found.termination in NO_OPTIMUM else None
+
+
+def _cell_kinds(
+    instance: Instance, held: HeldGpus, constraint: Mapping[str, Any]
+) -> list[_CellKind]:
+    """The cells of a constraint, by size."""
     cluster = instance.cluster
-    numbering, tenant = cluster.numbering, instance.jobs_table.tenant
-    names = [one.name for one in instance.tenants]
-    pool_of_gpu = numbering.pool[numbering.node_of(np.arange(numbering.gpus))]
-    usable = cluster.usable(instance.now)
-    rows: list[tuple[int, int, int]] = []
-    kinds: list[tuple[_Tenant, int, int]] = []
-    for constraint in constraints:
-        wanted = constraint.get("pools")
-        pools = [row for row, one in enumerate(cluster.pools) if not wanted or one.name in wanted]
-        owns = {int(size): int(many) for size, many in constraint["owns"].items()}
-        jobs = tenant == names.index(constraint["tenant"])
-        one = _Tenant(jobs, np.isin(pool_of_gpu, pools), owns)
-        others = (holder >= 0) & ~jobs[holder]
-        for size, many in owns.items():
-            for node in np.flatnonzero(np.isin(numbering.pool, pools) & usable).tolist():
-                start, end = int(numbering.start[node]), int(numbering.start[node + 1])
-                rows += [
-                    (len(kinds), first, size)
-                    for first in range(start, end - size + 1, size)
-                    if not others[first : first + size].any()
-                ]
-            kinds.append((one, size, many))
-    kind, first, length = np.array(rows, np.int64).reshape(-1, 3).T
-    return kind, first, length, kinds
+    numbering = cluster.numbering
+    names, wanted = [one.name for one in instance.tenants], constraint.get("pools")
+    pools = [row for row, one in enumerate(cluster.pools) if not wanted or one.name in wanted]
+    nodes = np.flatnonzero(np.isin(numbering.pool, pools) & cluster.usable(instance.now))
+    in_pools = np.isin(numbering.pool[numbering.node_of(np.arange(numbering.gpus))], pools)
+    own = instance.jobs_table.tenant[held.job] == names.index(constraint["tenant"])
+    of_own, of_others = np.zeros(numbering.gpus, bool), np.zeros(numbering.gpus, bool)
+    of_own[held.gpu[own]] = True
+    of_others[held.gpu[~own]] = True
+    kinds = []
+    for size, many in ((int(size), int(many)) for size, many in constraint["owns"].items()):
+        first = [
+            block
+            for node in nodes.tolist()
+            for block in range(numbering.start[node], numbering.start[node + 1] - size + 1, size)
+            if not of_others[block : block + size].any()
+        ]
+        kinds.append(_CellKind(size, many, of_own & in_pools, np.array(first, np.int64)))
+    return kinds

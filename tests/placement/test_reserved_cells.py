@@ -13,7 +13,11 @@ import pytest
 
 import optsched
 from optsched.errors import UsageError
+from optsched.placement import checks
+from optsched.placement import reserved as reserved_check
 from optsched.program.space import cells as reserved_cells
+from optsched.solution.values import Termination, Values
+from optsched.solvers import Limits
 
 pytestmark = pytest.mark.property
 
@@ -331,6 +335,53 @@ def test_a_placement_outside_of_cells_is_refused() -> None:
             record["gpus"] = gpus if record["job"] == "a" else [other]
         found = optsched.verify(document, written)
         assert found.ok is fine, (gpus, other, found.findings)
+
+
+def flaws_of(document: dict[str, Any], owns: Mapping[str, int], **gpus: str) -> list[str]:
+    """What the check says of jobs that have half of the named GPU each."""
+    entries = {
+        row: checks.PlacedRow([job], [gpu], 0.5, {}) for row, (job, gpu) in enumerate(gpus.items())
+    }
+    instance = optsched.load(document)
+    return [
+        flaw.message for flaw in checks.reserved_cells_kept(entries, instance, [reserved(owns)])
+    ]
+
+
+@pytest.mark.parametrize("order", ["ao", "oa"])
+def test_all_jobs_that_share_a_gpu_are_of_the_tenant_of_its_cell(order: str) -> None:
+    document = of_two_nodes(
+        [
+            {"id": "a", "gpus": 1, "tenant": "A", "throughput": {"p": 1.0}},
+            {"id": "o", "gpus": 1, "throughput": {"p": 1.0}},
+        ]
+    )
+    assert not flaws_of(document, {"2": 1}, **dict.fromkeys("a", "p-0/0"))
+    assert flaws_of(document, {"2": 1}, **dict.fromkeys(order, "p-0/0"))
+    assert flaws_of(document, {"2": 1}, **{"a": "p-0/0", "o": "p-0/1"})
+    assert not flaws_of(document, {"2": 1}, **{"a": "p-0/0", "o": "p-0/2"})
+    assert not flaws_of(document, {"8": 0}, o="p-0/0")  # there is no such cell, and none is owned
+
+
+def test_a_search_for_cells_that_fails_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped by its time limit; then it is not known whether the cells have room."""
+    limits: list[float | None] = []
+
+    class StoppedHighs:
+        """Stands for HiGHS at the end of its time."""
+
+        def open(self, _: object) -> StoppedHighs:
+            return self
+
+        def run(self, given: Limits) -> Values:
+            limits.append(given.time)
+            return Values(Termination.TIME_LIMIT)
+
+    monkeypatch.setattr(reserved_check, "Highs", StoppedHighs)
+    document = of_two_nodes([{"id": "a", "gpus": 1, "tenant": "A", "throughput": {"p": 1.0}}])
+    (words,) = flaws_of(document, {"2": 1}, a="p-0/0")
+    assert "are not known to be" in words
+    assert limits == [reserved_check.SECONDS]
 
 
 def test_refused_cells() -> None:
