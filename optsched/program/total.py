@@ -98,7 +98,8 @@ class Total(Utility):
         """maximise  w' levels @ x.  A total of other functions has no linear program."""
         if self.conic:
             raise UsageError(
-                f"a total of {self.function} utilities is not linear; lower it with to_conic()"
+                f"a total of {self.function} utilities is not linear: no MPS or LP file holds it; "
+                "in Python, to_conic() makes a conic program of it"
             )
         lp, variables = R.bare()
         lp.maximise((sp.csr_matrix(self.weight[np.newaxis, :]) @ R.levels) @ variables["x"])
