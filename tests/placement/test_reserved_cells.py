@@ -424,6 +424,18 @@ def test_no_claim_where_not_all_ways_to_bind_cells_are_tried(
         solved(document, reserved({"2": 1, "4": 1}))
 
 
+def test_the_job_that_finds_no_cell_is_named() -> None:
+    """The first job has a pair; the second one's GPUs are in two."""
+    document = of_two_nodes(
+        [
+            staying("fits", "p", ["p-0/0", "p-0/1"], tenant="A"),
+            staying("straddles", "p", ["p-1/1", "p-1/2"], tenant="A"),
+        ]
+    )
+    with pytest.raises(UsageError, match="job straddles keeps GPUs that are in no cell"):
+        solved(document, reserved({"2": 2}))
+
+
 def test_tenants_whose_cells_share_some_pools_beside_a_job_that_stays_are_refused() -> None:
     document = of_two_nodes([staying("s", "p", ["p-0/0"], tenant="A")])
     document["cluster"]["pools"].append({"name": "q", "nodes": 1, "gpus_per_node": 4})

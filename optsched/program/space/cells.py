@@ -17,7 +17,7 @@ its GPUs is bound: it is taken before the program is made.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -90,9 +90,7 @@ class ReservedCells:
         held = np.full(instance.cluster.numbering.gpus, -1, np.int64)
         held[holds.gpu] = owner
         _refuse_shares(instance, tenants, owner[holds.share < 1])
-        binding = _Binding(instance, tenants, held)
-        binding.search()
-        return cls(tuple(binding.tenants), binding.blocked)
+        return _Binding(instance, tenants, held).chosen()
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -171,39 +169,54 @@ def _refuse_shares(instance: Instance, tenants: Sequence[TenantCells], jobs: Int
 
 
 TRIED = 10_000
-"""Steps of the search for bound cells (`_Binding`), at most: each binds one cell."""
+"""Cells that are bound, at most, while ways to bind them are tried (`_Binding`)."""
+
+
+class _StayingGpu(NamedTuple):
+    """A GPU that needs a cell: number of the tenant, GPU, its node, and GPUs of its job there."""
+
+    tenant: int
+    gpu: int
+    node: int
+    part: int
+
+
+class _BoundCell(NamedTuple):
+    """A cell that is bound: number of the tenant, size, and GPUs."""
+
+    tenant: int
+    size: int
+    gpus: slice
 
 
 class _Binding:
     """Which cells are bound to the GPUs of jobs that stay.
 
-    A pair that such a job has may be a cell of its tenant, or half of a larger one. The first way
-    in which all other cells find room counts; without one, the first way.
+    A pair that such a job has may be a cell of its tenant, or half of a larger one.
     """
 
     def __init__(self, instance: Instance, tenants: Sequence[TenantCells], held: IntArray) -> None:
-        self.tenants, self.blocked = list(tenants), held >= 0
-        self._instance, self._held, self._given = instance, held, tenants
-        self._left = [Counter(one.owns) for one in tenants]
-        self._bound = np.zeros(len(held), bool)
+        self._instance, self._tenants, self._held = instance, tenants, held
         numbering = instance.cluster.numbering
         gpus = np.flatnonzero(held >= 0)
-        self._pool = numbering.pool[numbering.node_of(np.arange(len(held)))]
         node = numbering.node_of(gpus)
         parts = Counter(zip(held[gpus].tolist(), node.tolist(), strict=True))
-        # In this order GPUs of jobs get cells: tenant, GPU, and GPUs of the job on that node.
-        self._turns = [
-            (number, gpu, parts[int(held[gpu]), at])
+        self._staying = [
+            _StayingGpu(number, gpu, at, parts[int(held[gpu]), at])
             for number, one in enumerate(tenants)
             for gpu, at in zip(gpus.tolist(), node.tolist(), strict=True)
-            if one.jobs[held[gpu]] and self._pool[gpu] in one.pools
+            if one.jobs[held[gpu]] and numbering.pool[at] in one.pools
         ]
+        self._gpus = np.array([one.gpu for one in self._staying], np.int64)
+        # What changes while ways are tried: cells that are left, by tenant and size; GPUs in bound
+        # cells; and how many GPUs had cells at most.
+        self._left = [Counter(one.owns) for one in tenants]
+        self._bound = np.zeros(len(held), bool)
+        self._most = 0
 
-    def search(self) -> None:
-        """Bind cells: a depth-first search over the GPUs that jobs hold.
-
-        At each GPU the sizes of cells are tried in order; where none is left, the search goes back
-        to the GPU before.
+    def chosen(self) -> ReservedCells:
+        """The first way in which all cells that are not bound find room; without one, the first
+        way.
 
         Raises
         ------
@@ -211,108 +224,114 @@ class _Binding:
             The GPUs of some job are in no cell, or the search ends before all ways are tried.
         """
         self._refuse_parts_of_pools()
-        stack: list[tuple[int, slice, int, int]] = []
-        turn, tried, size_from = 0, 0, 0
-        first: tuple[list[TenantCells], BoolArray] | None = None
-        stuck = self._turns[0] if self._turns else None
-        while tried < TRIED:
-            if turn == len(self._turns):
-                self._keep()
-                if self._fits():
-                    return
-                first = first or (self.tenants, self.blocked)
-                found = None
-            elif self._bound[self._turns[turn][1]]:
-                turn, size_from = turn + 1, 0
-                continue
-            else:
-                found = self._next(turn, size_from)
-                stuck = stuck if found or first else self._turns[turn]
-            if found:
-                number, cell, size, choice = (self._turns[turn][0], *found)
-                self._left[number][size] -= 1
-                self._bound[cell] = True
-                stack.append((turn, cell, size, choice))
-                turn, size_from, tried = turn + 1, 0, tried + 1
-            elif stack:
-                turn, cell, size, choice = stack.pop()
-                self._left[self._turns[turn][0]][size] += 1
-                self._bound[cell] = False
-                size_from = choice + 1
-            else:
-                break
-        if tried == TRIED:
-            raise UsageError(
-                "cells: too many ways to bind reserved cells to jobs that keep their GPUs, and none "
-                f"of the first {TRIED:,} leaves room for all other cells"
-            )
-        if first is None and stuck is not None:
-            name = self._instance.jobs_table.names[int(self._held[stuck[1]])]
+        first: ReservedCells | None = None
+        for way in self._ways():
+            if _find_room(self._instance, way):
+                return way
+            first = first or way
+        if first is None:
+            gpu = self._staying[self._most]
+            name = self._instance.jobs_table.names[int(self._held[gpu.gpu])]
             raise UsageError(
                 f"job {name} keeps GPUs that are in no cell that tenant "
-                f"{self._given[stuck[0]].tenant} owns: without reserved it may run there"
+                f"{self._tenants[gpu.tenant].tenant} owns: without reserved it may run there"
             )
-        if first is not None:
-            self.tenants, self.blocked = first
+        return first
 
     def _refuse_parts_of_pools(self) -> None:
         """Refuse cells of several tenants of which only some pools are the same.
 
-        Then `_fits` is not enough: another way than the first that fits may be the one with room.
+        Then `_find_room` is not enough: another way than the first that fits may be the one with
+        room.
         """
-        pools = {tuple(one.pools.tolist()) for one in self._given}
+        pools = {tuple(one.pools.tolist()) for one in self._tenants}
         overlap = len(set().union(*pools)) < sum(len(some) for some in pools)
-        if overlap and self._turns:
+        if overlap and self._staying:
             raise UsageError(
                 "cells: beside a tenant's job that keeps its GPUs, reserved cells of two tenants "
                 "need the same pools or different ones, found pools of which some are the same"
             )
 
-    def _next(self, turn: int, size_from: int) -> tuple[slice, int, int] | None:
-        """The next cell, from a choice of its size on, that can be bound to a GPU: its GPUs, its
-        size, and which choice that is.
+    def _ways(self) -> Iterator[ReservedCells]:
+        """All ways to bind cells so that each GPU is in one: a depth-first search without
+        recursion, as it is as deep as there are GPUs.
         """
-        number, gpu, part = self._turns[turn]
-        one, numbering = self._given[number], self._instance.cluster.numbering
-        at = int(numbering.node_of(np.array([gpu]))[0])
-        start, end = int(numbering.start[at]), int(numbering.start[at + 1])
-        # The smallest that holds the part comes first.
-        sizes = sorted(one.owns, key=lambda size: (size < part, abs(size - part)))
-        for choice, size in list(enumerate(sizes))[size_from:]:
+        bound: list[_BoundCell] = []
+        # What can still be tried: for the first GPU, and for the next one after each bound cell.
+        to_try: list[Iterator[_BoundCell]] = []
+        for _ in range(TRIED):
+            at = self._first_without_cell()
+            if at is None:
+                yield self._way()
+            to_try.append(self._cells_for(at))
+            while (cell := next(to_try[-1], None)) is None:
+                to_try.pop()
+                if not bound:
+                    return
+                self._release(bound.pop())
+            self._left[cell.tenant][cell.size] -= 1
+            self._bound[cell.gpus] = True
+            bound.append(cell)
+        raise UsageError(
+            "cells: too many ways to bind reserved cells to jobs that keep their GPUs, and none "
+            f"of the first {TRIED:,} leaves room for all other cells"
+        )
+
+    def _release(self, cell: _BoundCell) -> None:
+        self._left[cell.tenant][cell.size] += 1
+        self._bound[cell.gpus] = False
+
+    def _first_without_cell(self) -> int | None:
+        """Place in the order of the first GPU that is in no cell; None if all are."""
+        without = ~self._bound[self._gpus]
+        if not without.any():
+            return None
+        at = int(without.argmax())
+        self._most = max(self._most, at)
+        return at
+
+    def _cells_for(self, at: int | None) -> Iterator[_BoundCell]:
+        """Cells that can be bound to a GPU now, the smallest that holds its job's GPUs first."""
+        if at is None:
+            return
+        number, gpu, node, part = self._staying[at]
+        one, numbering = self._tenants[number], self._instance.cluster.numbering
+        start, end = int(numbering.start[node]), int(numbering.start[node + 1])
+        for size in sorted(one.owns, key=lambda size: (size < part, abs(size - part))):
             first = start + (gpu - start) // size * size
             cell = slice(first, first + size)
             some = self._held[cell]
             free = self._left[number][size] > 0 and first + size <= end
             only_its_jobs = ((some < 0) | one.jobs[some]).all()
             if free and only_its_jobs and not self._bound[cell].any():
-                return cell, size, choice
-        return None
+                yield _BoundCell(number, size, cell)
 
-    def _keep(self) -> None:
-        """Take the cells that are bound now."""
-        self.blocked = (self._held >= 0) | self._bound
-        self.tenants = [
+    def _way(self) -> ReservedCells:
+        """What the cells that are bound now leave."""
+        left = [
             one._replace(owns={size: left[size] for size in one.owns})
-            for one, left in zip(self._given, self._left, strict=True)
+            for one, left in zip(self._tenants, self._left, strict=True)
         ]
+        return ReservedCells(tuple(left), (self._held >= 0) | self._bound)
 
-    def _fits(self) -> bool:
-        """Whether all cells that are not bound find room, those of each set of pools.
 
-        No two of these sets have a pool in common.
-        """
-        cluster = self._instance.cluster
-        usable = cluster.usable(self._instance.now)
-        for pools in {tuple(one.pools.tolist()) for one in self.tenants}:
-            there = [one for one in self.tenants if tuple(one.pools.tolist()) == pools]
-            sizes = sorted({size for one in there for size in one.owns})
-            nodes = usable & np.isin(cluster.numbering.pool, pools)
-            free = _free_cells(self._instance, self.blocked, sizes)[:, nodes].sum(axis=1)
-            for least, many in zip(sizes, free.tolist(), strict=True):
-                larger = [(size, n) for one in there for size, n in one.owns.items()]
-                if sum(size * n for size, n in larger if size >= least) > least * many:
-                    return False
-        return True
+def _find_room(instance: Instance, cells: ReservedCells) -> bool:
+    """Whether all cells find room, those of each set of pools.
+
+    No two of these sets have a pool in common.
+    """
+    cluster = instance.cluster
+    usable = cluster.usable(instance.now)
+    for pools in {tuple(one.pools.tolist()) for one in cells.tenants}:
+        there = [one for one in cells.tenants if tuple(one.pools.tolist()) == pools]
+        sizes = sorted({size for one in there for size in one.owns})
+        nodes = usable & np.isin(cluster.numbering.pool, pools)
+        free = _free_cells(instance, cells.blocked, sizes)[:, nodes].sum(axis=1)
+        for least, many in zip(sizes, free.tolist(), strict=True):
+            larger = [(size, n) for one in there for size, n in one.owns.items()]
+            if sum(size * n for size, n in larger if size >= least) > least * many:
+                return False
+    return True
 
 
 class CellColumns(NamedTuple):
