@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -169,23 +169,29 @@ class _Run:
         self.engine.spend(on, self.engine.timer.clock() - started)
 
     def _optimum(self, step: Step) -> Optimum:
+        """Solve a program; callers receive progress in units of the objective.
+
+        Values of a program beside the formulation's own are no objectives: only its time and words
+        are reported.
+        """
+        if isinstance(step, Probe | PricedRows | Auxiliary):
+            with _reporting(self.engine, lambda value: None):
+                return self._beside(step)
+        if nothing_to_decide(step):
+            raise _NothingToDecide(step)
+        with _reporting(self.engine, _objective_of(step)):
+            self.solved = self._solve_program(step)
+        return _as_optimum(self.solved.outcome)
+
+    def _beside(self, step: Probe | PricedRows | Auxiliary) -> Optimum:
+        """Solve a program beside the formulation's own."""
         if isinstance(step, Probe):
             return self._probed(step)
         if isinstance(step, PricedRows):
             return self._priced(step)
-        if isinstance(step, Auxiliary):
-            return _as_optimum(self._auxiliary(step))
-        self.solved = self._solve_program(step)
-        return _as_optimum(self.solved.outcome)
+        return _as_optimum(self._auxiliary(step))
 
     def _solve_program(self, program: AllocationProgram | Plan) -> SolvedProgram:
-        """Solve the formulation's own program; its progress is in units of the objective."""
-        if nothing_to_decide(program):
-            raise _NothingToDecide(program)
-        with _reported_as_objectives(self.engine, program):
-            return self._solve_as_it_needs(program)
-
-    def _solve_as_it_needs(self, program: AllocationProgram | Plan) -> SolvedProgram:
         if not isinstance(program, AllocationProgram):
             from optsched.solving.schedules import solve_plan  # most formulations plan no schedules
 
@@ -243,21 +249,26 @@ class _Run:
         return Optimum(x, values.objective, None, Status.FEASIBLE, values.termination)
 
 
+def _objective_of(program: AllocationProgram | Plan) -> Callable[[float], float | None]:
+    """The objective where a solver reports a value of a program."""
+    # Timelines count in their unit of time
+    unit = 1.0 if isinstance(program, (AllocationProgram, LinearPlan)) else program.unit
+    return lambda value: program.units.objective(unit * value)
+
+
 @contextmanager
-def _reported_as_objectives(engine: Engine, program: AllocationProgram | Plan) -> Iterator[None]:
-    """While inside, callers receive objectives where the solver reports values of the program."""
+def _reporting(engine: Engine, objective: Callable[[float], float | None]) -> Iterator[None]:
+    """While inside, callers receive the ``objective`` of each incumbent and bound."""
     receive = engine.limits.on_progress
     if receive is None:
         yield
         return
-    # Timelines count in their unit of time
-    unit = 1.0 if isinstance(program, (AllocationProgram, LinearPlan)) else program.unit
 
-    def objective(value: float | None) -> float | None:
-        return None if value is None else program.units.objective(unit * value)
+    def converted(value: float | None) -> float | None:
+        return None if value is None else objective(value)
 
     def report(event: Progress) -> None:
-        values = objective(event.incumbent), objective(event.bound)
+        values = converted(event.incumbent), converted(event.bound)
         receive(event._replace(incumbent=values[0], bound=values[1]))
 
     engine.limits = replace(engine.limits, on_progress=report)

@@ -231,3 +231,15 @@ def test_costs_are_reported_as_they_are() -> None:
     assert known and solution.objective is not None and min(known) >= solution.objective - 1e-6
     lines = ProgressLines.of_solution(solution, recorder.events)
     assert 0.0 < lines.primal_integral(solution.objective) <= lines.elapsed[-1]
+
+
+def test_programs_beside_the_own_one_report_no_values() -> None:
+    """Partial allocation solves more programs for its discounts: their values are no objectives."""
+    recorder = ProgressRecorder()
+    solution = optsched.solve("@smd", "partial-allocation", on_progress=recorder)
+    assert solution.objective is not None and solution.bound is not None
+    known = [event.incumbent for event in recorder.events if event.incumbent is not None]
+    bounds = [event.bound for event in recorder.events if event.bound is not None]
+    assert known and max(known) <= solution.objective * (1 + 1e-6)
+    assert bounds and min(bounds) >= solution.bound * (1 - 1e-6)
+    assert any(event.incumbent is event.bound is None for event in recorder.events)
