@@ -16,6 +16,7 @@ from optsched.report import ProgressLines, ProgressRecorder, progress_picture
 # Private names: what a picture or a page is made of, before it is drawn
 from optsched.report.progress import MOST_EVENTS
 from optsched.solvers import Progress
+from optsched.solvers.prices import watch
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -233,8 +234,9 @@ def test_costs_are_reported_as_they_are() -> None:
     assert 0.0 < lines.primal_integral(solution.objective) <= lines.elapsed[-1]
 
 
-def test_programs_beside_the_own_one_report_no_values() -> None:
+def test_programs_beside_the_own_one_report_no_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partial allocation solves more programs for its discounts: their values are no objectives."""
+    monkeypatch.setattr(watch, "PROGRESS_EVERY", 0.0)
     recorder = ProgressRecorder()
     solution = optsched.solve("@smd", "partial-allocation", on_progress=recorder)
     assert solution.objective is not None and solution.bound is not None
