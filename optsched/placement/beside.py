@@ -147,7 +147,7 @@ def place_beside(
         name = classes.instance.jobs_table.names[int(twice[0])]
         raise ValueError(f"job {name} is to be placed twice")
     refuse_placed_twice(occupied, jobs)
-    problem = Problem.of(requests, np.unique(requests.pool).tolist(), occupied)
+    problem = Problem.of(requests, occupied)
     assignment = best_fit(problem, keep=True)
     row = requests.row.tolist()
     refused = tuple(
@@ -187,7 +187,7 @@ def columns_with_room(classes: Classes, column: IntArray, occupied: Occupied) ->
     if not len(column):
         return ColumnsWithRoom(mask, np.zeros(pools))
     requests = Requests.of_columns(classes, column)
-    problem = Problem.of(requests, np.unique(requests.pool).tolist(), occupied)
+    problem = Problem.of(requests, occupied)
     mask[column[requests.row[problem.fewest > 0]]] = True
     nodes = problem.nodes
     free = nodes.room[problem.open].sum(axis=1)
@@ -349,7 +349,7 @@ class Occupants:
         wanted = self.wanted
         barred = self.barred(wanted)
         requests = Requests.of(self.classes, self.rows, wanted, self.constraints, barred)
-        problem = Problem.of(requests, np.unique(requests.pool).tolist(), held)
+        problem = Problem.of(requests, held)
         on_one_node = np.flatnonzero(problem.on_one_node & (requests.span == 1))
         row = np.concatenate([np.full(len(self.fixed), -1, np.int64), seated])
         may_move = self._may_move(seated)
@@ -479,7 +479,7 @@ class Clearing:
         barred: Collection[str] = (),
     ) -> None:
         requests = Requests.of(classes, rows, np.array([wanted]), constraints, [barred])
-        problem = Problem.of(requests, requests.pool.tolist(), occupied)
+        problem = Problem.of(requests, occupied)
         self._problem = problem
         self._loose = loose
         self._gpus = int(requests.gpus[0])

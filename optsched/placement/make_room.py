@@ -441,8 +441,7 @@ class _Part:
             )
             barred = [beyond] * len(movers) + [far] * len(state.ways)
         requests = Requests.of(C, rows, np.arange(len(rows.job)), state.constraints, barred)
-        pools = np.unique(requests.pool).tolist()
-        problem = Problem.of(requests, pools, state.beside(others))
+        problem = Problem.of(requests, state.beside(others))
         return cls(state, movers, close is None, problem)
 
     @property

@@ -149,7 +149,7 @@ def _solved_parts(
         searcher = Engine(engine.load, engine.solver, limits, timer=engine.timer)
     for pools in _components(requests):
         part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
-        yield _solve(Problem.of(part, pools, occupied), engine, searcher, columns, seats)
+        yield _solve(Problem.of(part, occupied), engine, searcher, columns, seats)
 
 
 def _figures(worth: Worth, limits: Bounds) -> dict[str, float]:
@@ -288,7 +288,7 @@ def placement_worth(
     ones = np.ones(len(job))
     rows = JobRows(job, partner, column, ones, ones, ones)
     requests = Requests.of(classes, rows, np.arange(len(job)))
-    problem = Problem.of(requests, np.unique(requests.pool).tolist())
+    problem = Problem.of(requests)
     number = {problem.nodes.name(node): node for node in range(len(problem.nodes))}
     assignment = {}
     for request, row in enumerate(requests.row.tolist()):

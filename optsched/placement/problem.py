@@ -100,8 +100,8 @@ class Nodes:
     cut: CutGpus | None = None
 
     @classmethod
-    def of(cls, instance: Instance, pools: Sequence[int]) -> Nodes:
-        """The usable nodes of these pools, given in ascending order."""
+    def of(cls, instance: Instance, pools: Sequence[int] | IntArray) -> Nodes:
+        """The usable nodes of these pools."""
         cluster = instance.cluster
         numbering = cluster.numbering
         size = lengths(numbering.start)
@@ -169,8 +169,14 @@ class Nodes:
 
     def of_pool(self, pool: int) -> slice:
         """The nodes of a pool, which are consecutive."""
-        start, stop = np.searchsorted(self.pool, [pool, pool + 1])
-        return slice(int(start), int(stop))
+        return slice(self._first[pool], self._first[pool + 1])
+
+    @cached_property
+    def _first(self) -> list[int]:
+        """The first node of each pool, and the end of the last one."""
+        pools = len(self.instance.cluster.pools)
+        first: list[int] = self.pool.searchsorted(np.arange(pools + 1)).tolist()
+        return first
 
 
 NONE = -1
@@ -367,14 +373,9 @@ class Problem:
     closed: tuple[IntArray, ...]
 
     @classmethod
-    def of(
-        cls,
-        requests: Requests,
-        pools: list[int],
-        occupied: Occupied | None = None,
-    ) -> Problem:
-        """The problem on the usable nodes of these pools, beside occupied GPUs."""
-        nodes = Nodes.of(requests.classes.instance, pools)
+    def of(cls, requests: Requests, occupied: Occupied | None = None) -> Problem:
+        """The problem on the usable nodes of the pools of the requests, beside occupied GPUs."""
+        nodes = Nodes.of(requests.classes.instance, requests.pool)
         nodes = replace(nodes, cut=CutGpus.of(requests.slices, nodes.room.shape))
         if occupied is not None and len(occupied):
             nodes = nodes.beside(occupied)
@@ -415,11 +416,7 @@ class Problem:
 
     def of_pool(self, request: int) -> slice:
         """The nodes of a request's pool."""
-        return self._slices[int(self.requests.pool[request])]
-
-    @cached_property
-    def _slices(self) -> dict[int, slice]:
-        return {int(pool): self.nodes.of_pool(int(pool)) for pool in np.unique(self.requests.pool)}
+        return self.nodes.of_pool(int(self.requests.pool[request]))
 
     def group_of(self, request: int) -> IntArray | None:
         """Group of every node of its pool in the level that a request states: all its GPUs are in
@@ -437,7 +434,7 @@ class Problem:
     def _groups_of(self, level: int, pool: int) -> IntArray | None:
         key = level, pool
         if key not in self._known_groups:
-            number = self.nodes.number[self._slices[pool]]
+            number = self.nodes.number[self.nodes.of_pool(pool)]
             group = self.nodes.instance.cluster.group_of_node[level, number]
             same = len(group) == 0 or bool((group == group[0]).all())
             self._known_groups[key] = None if same else group

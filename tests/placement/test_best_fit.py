@@ -209,7 +209,7 @@ def test_a_pair_that_may_not_share_a_node_is_refused() -> None:
 def problem_of(jobs: list[Document], *pools: Document) -> Problem:
     classes, rows = rows_of(instance_of(jobs, list(pools)))
     requests = Requests.of(classes, rows, np.arange(len(rows)))
-    return Problem.of(requests, np.unique(requests.pool).tolist())
+    return Problem.of(requests)
 
 
 def test_bounds_see_that_large_nodes_are_few() -> None:
@@ -283,7 +283,7 @@ def test_fewest_nodes_of_requests_that_need_cpus_and_memory(seed: int) -> None:
             )
         )
     classes, rows = rows_of(instance_of(jobs, pools))
-    problem = Problem.of(Requests.of(classes, rows, np.arange(len(rows))), [0, 1])
+    problem = Problem.of(Requests.of(classes, rows, np.arange(len(rows))))
     R = problem.requests
     expected = []
     for request in range(len(problem)):

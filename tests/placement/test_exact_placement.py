@@ -121,7 +121,7 @@ def test_the_sum_of_bottlenecks_is_what_counts() -> None:
     }
     jobs = [job("three", 3, nodes=3), job("two", 2, nodes=2)]
     classes, rows = rows_of(instance_of(jobs, [pool_of(1, 1, 1, 1, 1)], topology=topology))
-    problem = Problem.of(Requests.of(classes, rows, np.arange(2)), [0])
+    problem = Problem.of(Requests.of(classes, rows, np.arange(2)))
     exact = solve_exactly(problem, Worth(2, 5, 0.0, 0), Bounds(2, 5), engine())
     assert exact.proven and exact.assignment is not None
     assert problem.worth(exact.assignment) == Worth(2, 5, 15.0, 0)

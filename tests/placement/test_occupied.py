@@ -40,7 +40,7 @@ def problem_beside(
     )
     wanted = np.array([row for row, name in enumerate(names) if name not in stands])
     off = [(barred or {}).get(names[row], ()) for row in wanted]
-    return Problem.of(Requests.of(classes, rows, wanted, (), off), [0], occupied)
+    return Problem.of(Requests.of(classes, rows, wanted, (), off), occupied)
 
 
 def test_the_integer_program_sees_what_is_left_of_a_gpu() -> None:

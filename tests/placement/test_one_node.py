@@ -90,7 +90,7 @@ class Case:
     def room(self, may_move: np.ndarray) -> OneNodeRoom:
         held = self.occupied(list(self.stands))
         requests = Requests.of(self.classes, self.rows, np.array(self.wanted, np.int64))
-        nodes = Problem.of(requests, [0], held).nodes
+        nodes = Problem.of(requests, held).nodes
         row = np.array(list(self.stands), np.int64)
         running = np.ones(len(self.rows), np.int64)
         return OneNodeRoom(nodes, requests, held, row, may_move, running)

@@ -77,7 +77,7 @@ def test_as_many_gangs_of_every_size_as_best_fit_places(seed: int) -> None:
     classes, rows, stands, wanted = case(seed)
     occupied = occupied_by(classes, rows, stands)
     requests = Requests.of(classes, rows, np.array(wanted, np.int64))
-    problem = Problem.of(requests, [0], occupied)
+    problem = Problem.of(requests, occupied)
     assert problem.on_one_node.all()
     found = place_beside(classes, rows, np.array(wanted, np.int64), occupied)
     placed = dict(zip(found.row.tolist(), found.gpus, strict=True))
@@ -112,7 +112,7 @@ def test_what_needs_more_than_one_node_is_left_to_best_fit(what: str) -> None:
         np.zeros(1, int), np.full(1, -1), np.zeros(1, int), np.ones(1), np.ones(1), np.zeros(1)
     )
     requests = Requests.of(classes, rows, np.zeros(1, np.int64))
-    assert not Problem.of(requests, [0]).on_one_node.any()
+    assert not Problem.of(requests).on_one_node.any()
 
 
 def test_of_equal_gangs_of_one_node_the_first_wanted_is_first() -> None:
