@@ -50,7 +50,7 @@ from optsched.candidates import JobRows, Uses
 from optsched.placement.instant import Instant, first_fit
 from optsched.placement.shares import FULL
 from optsched.rounds.round_rows import RoundRows
-from optsched.rounds.rows import RowQueue, rows_alone, upper_sides
+from optsched.rounds.rows import RowQueue, no_rows, rows_alone, upper_sides
 from optsched.rounds.seating import Seating
 
 # --- when a move pays -------------------------------------------------------------------------
@@ -118,6 +118,11 @@ class Wanted(Columns):
     continues: BoolArray
     saved: FloatArray
 
+    @classmethod
+    def none(cls) -> Wanted:
+        no = np.zeros(0, bool)
+        return cls(no_rows(), EMPTY, EMPTY, no, no, np.zeros(0))
+
 
 class IdleGpus:
     """Gives idle GPUs to jobs by the rules R1 and R2.
@@ -164,7 +169,7 @@ class IdleGpus:
             if not (fits.any() or idle.any()):
                 return
             wanted = self._wanted(fits, idle)
-            chosen = self._chosen(wanted)
+            chosen = self._chosen(wanted) if len(wanted) else EMPTY
             if not len(chosen):
                 return
             self._reseat(wanted, chosen)
@@ -272,7 +277,9 @@ class IdleGpus:
         if ((seat_of < 0) & np.isfinite(rate)).any():
             # Thousands of jobs may wait: columns without room on any node are left out at once.
             fits = self._seating.columns_with_room(np.flatnonzero(fits)).mask
-        rows = self._no_slower(fits, idle, seat_of, rate)
+        rows = self._may_gain(fits, idle, seat_of, rate)
+        if not len(rows):
+            return Wanted.none()
         seat = seat_of[rows.job]
         waits = seat < 0
         continues = self._rows.in_place.rows_continue(rows)
@@ -286,15 +293,24 @@ class IdleGpus:
         gains[asks] = room[rows.column[asks]]
         return wanted.take(np.flatnonzero(gains))
 
-    def _no_slower(
+    def _may_gain(
         self, fits: BoolArray, idle: BoolArray, seat: IntArray, rate: FloatArray
     ) -> JobRows:
-        """Rows in these columns that are no slower than the seats of their jobs (`_seats`)."""
+        """Rows in these columns that are faster than the seats of their jobs (`_seats`), or as fast
+        as a seat for which the job leaves the GPUs that it holds.
+        """
+        waits = seat < 0
+        stays = gathered(self._seating.seats.stays, seat, True)
         # Jobs whose best rate is no gain are left out before rows are made: these are most jobs.
-        best = np.where(seat < 0, self._best_rate(fits), self._best_rate(idle))
-        rows = rows_alone(self._rows.classes, np.flatnonzero((best > 0) & (best >= rate)))
-        has_room = np.where(seat[rows.job] < 0, fits[rows.column], idle[rows.column])
-        return rows.take(np.flatnonzero(has_room & (rows.rate >= rate[rows.job])))
+        best = np.where(waits, self._best_rate(fits), self._best_rate(idle))
+        may_gain = (best > rate) | ((best == rate) & ~stays)
+        rows = rows_alone(self._rows.classes, may_gain.nonzero()[0])
+        if not len(rows):
+            return rows
+        has_room = np.where(waits[rows.job], fits[rows.column], idle[rows.column])
+        now = rate[rows.job]
+        gains = (rows.rate > now) | ((rows.rate == now) & ~stays[rows.job])
+        return rows.take((has_room & gains).nonzero()[0])
 
     def _gains(self, wanted: Wanted) -> BoolArray:
         """Rows in which a waiting job may start, or a job with a seat ends sooner."""
@@ -363,8 +379,6 @@ class IdleGpus:
 
     def _chosen(self, wanted: Wanted) -> IntArray:
         """Rows that fit side by side when each is selected in the order, within `max_moves`."""
-        if not len(wanted.seat):
-            return wanted.seat
         rows = wanted.rows
         most = self._seating.preemptions_left
         order = self._order(wanted)
