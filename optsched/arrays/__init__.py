@@ -550,13 +550,29 @@ def find_rows(known: IntArray, wanted: IntArray) -> IntArray:
     """Index in ``known`` of each wanted row, -1 if it is missing; both of shape (rows, fields)."""
     if not len(known) or not len(wanted):
         return np.full(len(wanted), -1, np.int64)
+    before = len(known)
+    if before + len(wanted) <= FEW:
+        return _found_among_a_few(known, wanted)
     found = _found_by_number(known, wanted)
     if found is not None:
         return found
-    before = len(known)
     groups = group_rows(list(np.concatenate([known, wanted]).T), before + len(wanted))
     first = groups.first[groups.inverse[before:]]
     return np.where(first < before, first, -1)
+
+
+def _found_among_a_few(known: IntArray, wanted: IntArray) -> IntArray:
+    """The same by a dictionary of the bytes of the rows."""
+    # The last value written wins, which is the first of several equal rows.
+    row = dict(zip(_bytes_of_rows(known[::-1]), range(len(known) - 1, -1, -1), strict=True))
+    return np.array([row.get(key, -1) for key in _bytes_of_rows(wanted)], np.int64)
+
+
+def _bytes_of_rows(rows: IntArray) -> list[bytes]:
+    numbers = np.ascontiguousarray(rows, np.int64)
+    one_row = np.dtype((np.void, numbers.itemsize * numbers.shape[1]))
+    found: list[Any] = numbers.view(one_row).ravel().tolist()
+    return found
 
 
 def _found_by_number(known: IntArray, wanted: IntArray) -> IntArray | None:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optsched.arrays import find_rows
+from optsched.arrays import FEW, find_rows
 from optsched.candidates import JobRows
 
 # Private names: single rules and files of a round, without a scheduler
@@ -18,12 +18,14 @@ keys = st.lists(
 )
 
 
-@given(keys, keys, st.booleans())
+@given(keys, keys, st.booleans(), st.sampled_from([0, FEW]))
 def test_rows_are_found_by_all_their_fields(
-    known: list[tuple[int, ...]], more: list[tuple[int, ...]], own: bool
+    known: list[tuple[int, ...]], more: list[tuple[int, ...]], own: bool, others: int
 ) -> None:
     wanted = more + known[::2]
     known = list(dict.fromkeys(known)) if own else known
+    # A few rows are found by a dictionary, many by a table or by grouping.
+    known += [(100 + row, 0, 0) for row in range(others)]
     first: dict[tuple[int, ...], int] = {}
     for row, key in enumerate(known):
         first.setdefault(key, row)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import optsched
 from optsched.api import make_formulation
-from optsched.arrays import find_rows
 from optsched.instance import Instance
 from optsched.registry import load_solver
 from optsched.solution import Solution
@@ -103,10 +102,3 @@ def test_a_solver_without_a_basis_starts_cold_and_says_so() -> None:
     make_formulation("max-min-fairness").solve(optsched.compile(instance), engine)
     assert engine.bases.words == "cold: solver clarabel has no basis"
     assert engine.bases.ended is None
-
-
-def test_rows_are_found_by_all_their_fields() -> None:
-    known = np.array([[1, 2], [3, 4], [1, 4]])
-    wanted = np.array([[1, 4], [2, 1], [3, 4]])
-    assert find_rows(known, wanted).tolist() == [2, -1, 1]
-    assert find_rows(np.zeros((0, 2), int), wanted).tolist() == [-1, -1, -1]
