@@ -221,12 +221,11 @@ def build_workload(
     shorthand: bool = False,
 ) -> Workload:
     """A workload with its rates in the profiles; ``shorthand``: they come from ``throughputs``."""
-    path = f"throughputs.{key(name)}" if shorthand else f"workloads.{key(name)}.throughput"
-    check_needs(document.demand, cluster, f"workloads.{key(name)}.demand", None, consumable=False)
+    at = f"workloads.{key(name)}"
+    path = f"throughputs.{key(name)}" if shorthand else f"{at}.throughput"
+    check_needs(document.demand, cluster, f"{at}.demand", None, consumable=False)
     row = -1 if document.throughput is None else rates.add(document.throughput, path)
-    costs = read_restart_costs(
-        document.restart_cost, rates.places, f"workloads.{key(name)}.restart_cost"
-    )
+    costs = read_restart_costs(document.restart_cost, rates.places, f"{at}.restart_cost")
     return Workload(
         name,
         row,

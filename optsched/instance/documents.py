@@ -92,22 +92,33 @@ def _refuse(subpath: str, found: object, expected: str) -> PydanticCustomError:
     return refused(show(found), expected, subpath)
 
 
-def _rate(value: object, path: str) -> float:
+Keys = tuple[str | int, ...]
+"""Keys and places of lists that lead to a value. Only a refusal writes them as a path: most values
+are right.
+"""
+
+
+def _path(keys: Keys) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{key(part)}" for part in keys)
+
+
+def _rate(value: object, keys: Keys) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         if SMALLEST <= value <= LARGEST or value == 0:
             return float(value) + 0.0  # turns -0.0 into 0.0
         if 0 < value <= MAX_FLOAT:
-            raise _refuse(path, value, f"0, or a rate in steps/s from {SMALLEST:g} to {LARGEST:g}")
-    raise _refuse(path, value, "a finite rate in steps/s, at least 0")
+            expected = f"0, or a rate in steps/s from {SMALLEST:g} to {LARGEST:g}"
+            raise _refuse(_path(keys), value, expected)
+    raise _refuse(_path(keys), value, "a finite rate in steps/s, at least 0")
 
 
-def _count(value: object, path: str, what: str) -> int:
+def _count(value: object, keys: Keys, what: str) -> int:
     """A count as a key; YAML also has keys that are numbers."""
     text = str(value) if type(value) is int and 0 < value < 2**31 else value
     number = parse_index(text) if isinstance(text, str) else -1
     if 1 <= number < 2**31:
         return number
-    raise _refuse(path, value, f"a whole number of {what}, at least 1, as the key")
+    raise _refuse(_path(keys), value, f"a whole number of {what}, at least 1, as the key")
 
 
 def parse_index(text: str) -> int:
@@ -140,24 +151,24 @@ def parse_rates(value: object) -> tuple[RateEntry, ...]:
     for place, by_count in value.items():
         if not isinstance(place, str):
             raise _refuse("", place, "text as the key: a pool or GPU type")
-        path = f".{key(place)}"
         if not isinstance(by_count, dict):
-            entries.append((place, 0, 0, _rate(by_count, path)))
+            entries.append((place, 0, 0, _rate(by_count, (place,))))
             continue
         for count, by_nodes in by_count.items():
-            gpus = _count(count, path, "GPUs")
+            gpus = _count(count, (place,), "GPUs")
+            at = place, str(gpus)
             if not isinstance(by_nodes, dict):
-                entries.append((place, gpus, 0, _rate(by_nodes, f"{path}.{gpus}")))
+                entries.append((place, gpus, 0, _rate(by_nodes, at)))
                 continue
             for nodes, rate in by_nodes.items():
                 if isinstance(nodes, str) and nodes[:1].isalpha():
                     # A level of the topology; which ones there are, the cluster says.
-                    entries.append((place, gpus, nodes, _rate(rate, f"{path}.{gpus}.{key(nodes)}")))
+                    entries.append((place, gpus, nodes, _rate(rate, (*at, nodes))))
                     continue
-                spanned = _count(nodes, f"{path}.{gpus}", "nodes spanned")
+                spanned = _count(nodes, at, "nodes spanned")
                 if spanned > gpus:
-                    raise _refuse(f"{path}.{gpus}", nodes, f"at most {gpus} nodes, as the key")
-                entries.append((place, gpus, spanned, _rate(rate, f"{path}.{gpus}.{spanned}")))
+                    raise _refuse(_path(at), nodes, f"at most {gpus} nodes, as the key")
+                entries.append((place, gpus, spanned, _rate(rate, (*at, str(spanned)))))
     return tuple(entries)
 
 
@@ -166,31 +177,30 @@ def is_unicode(text: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def _plain(value: Any, path: str, depth: int) -> Any:
+def _plain(value: Any, keys: Keys = ()) -> Any:
+    """A copy of free content, which is found at these keys."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         if value.isascii() or is_unicode(value):
             return str(value)
-        raise _refuse(path, value, "text in Unicode")
+        raise _refuse(_path(keys), value, "text in Unicode")
     if isinstance(value, int | float):
         # Refuses NaN, the infinities, and whole numbers that no float can hold.
         if -MAX_FLOAT <= value <= MAX_FLOAT:
             return int(value) if isinstance(value, int) else float(value)
-        raise _refuse(path, value, "a finite number")
-    if depth > MAX_DEPTH:
+        raise _refuse(_path(keys), value, "a finite number")
+    if len(keys) > MAX_DEPTH:
         raise _refuse("", value, f"data nested at most {MAX_DEPTH} deep")
     if isinstance(value, list | tuple):
-        return [_plain(item, f"{path}[{row}]", depth + 1) for row, item in enumerate(value)]
+        return [_plain(item, (*keys, row)) for row, item in enumerate(value)]
     if isinstance(value, dict):
         for name in value:
             if not isinstance(name, str):
-                raise _refuse(path, name, "text as the key")
-        return {
-            _plain(name, path, 0): _plain(item, f"{path}.{key(name)}", depth + 1)
-            for name, item in value.items()
-        }
-    raise _refuse(path, value, "plain data: text, a number, true, false, null, a list or an object")
+                raise _refuse(_path(keys), name, "text as the key")
+        return {_plain(name, keys): _plain(item, (*keys, name)) for name, item in value.items()}
+    expected = "plain data: text, a number, true, false, null, a list or an object"
+    raise _refuse(_path(keys), value, expected)
 
 
 def parse_object(value: object) -> dict[str, Any]:
@@ -199,11 +209,11 @@ def parse_object(value: object) -> dict[str, Any]:
     """
     if not isinstance(value, dict):
         raise _refuse("", value, "an object")
-    copy: dict[str, Any] = _plain(value, "", 0)
+    copy: dict[str, Any] = _plain(value)
     return copy
 
 
-Plain = Annotated[Any, PlainValidator(lambda value: _plain(value, "", 0)), WithJsonSchema({})]
+Plain = Annotated[Any, PlainValidator(lambda value: _plain(value)), WithJsonSchema({})]
 """Free content: whatever JSON can hold."""
 PlainObject = Annotated[
     dict[str, Any],

@@ -77,17 +77,18 @@ class RateInterner:
     def _check(self, profile: Profile, path: str) -> None:
         """Raise `InvalidInput` for a place or level that does not exist."""
         for place, entry in zip(*profile, strict=True):
-            where = f"{path}.{key(place)}"
             if place not in self._place_rows:
                 raise InvalidInput(
-                    where, "no pool or GPU type of the cluster", f"one of {listed(self.places)}"
+                    f"{path}.{key(place)}",
+                    "no pool or GPU type of the cluster",
+                    f"one of {listed(self.places)}",
                 )
             if isinstance(entry, float):
                 continue
             _, gpus, nodes, _ = entry
             if isinstance(nodes, str) and nodes not in self.levels:
                 raise InvalidInput(
-                    f"{where}.{gpus}.{key(nodes)}",
+                    f"{path}.{key(place)}.{gpus}.{key(nodes)}",
                     "no level of the topology",
                     f"a number of nodes, or a level: {listed(self.levels)}"
                     if self.levels

@@ -26,8 +26,10 @@ def shipped_names() -> list[str]:
 
 def shipped_path(name: str) -> Path:
     """File of a shipped instance."""
-    if name not in shipped_names():
+    folder = shipped_folder()
+    path = folder / f"{name}.json"
+    if path.parent != folder or not path.is_file():
         known = [f"@{each}" for each in shipped_names()]
         hint = did_you_mean(f"@{name}", known)
         raise unknown_name("instance", f"@{name}", known, f"no instance @{name} ships", hint)
-    return shipped_folder() / f"{name}.json"
+    return path

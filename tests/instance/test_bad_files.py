@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from refusals import refuses, stated
 
-from optsched.errors import InvalidInput
-from optsched.instance import Instance, read_instance
+from optsched.errors import InvalidInput, UsageError
+from optsched.instance import Instance, read_instance, shipped_path
 
 pytestmark = pytest.mark.property
 
@@ -223,6 +223,13 @@ def test_no_such_file(tmp_path: Path, name: str, words: str) -> None:
     assert caught.value.expected == "a file"
     assert len(str(caught.value)) < 300
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("name", ["nothing", "", "../instances/quickstart", "a/../quickstart"])
+def test_only_the_folder_of_shipped_instances_is_searched(name: str) -> None:
+    assert shipped_path("quickstart").is_file()
+    with pytest.raises(UsageError, match=f"no instance @{name} ships"):
+        shipped_path(name)
 
 
 def test_an_empty_name_is_no_file() -> None:
