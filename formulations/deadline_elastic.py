@@ -910,7 +910,7 @@ class ElasticProgram(DeadlineProgram):
 
     @property
     def _step(self) -> float | None:
-        """The smallest difference between two sums of values, where all values are the same."""
+        """The number of which all sums of values are multiples, where all values are the same."""
         # Deadlines that have passed are a constant of the objective, which is no multiple of other
         # values.
         values = np.unique(np.append(self.deadlines[2], self.highest_value[self.asked]))

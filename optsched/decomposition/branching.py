@@ -82,7 +82,7 @@ def branch_and_price(
     smoothing : float
         As in `dantzig_wolfe`.
     step : float, optional
-        The smallest difference between the costs of two solutions.
+        The costs of all solutions are multiples of it: bounds are rounded up to one.
     solver : str
         Solver of the masters; it must be able to add columns.
     **limits : LimitOptions

@@ -182,7 +182,7 @@ def lagrangian(
     start : array, shape (rows,), optional
         The first prices (default: 0).
     step : float, optional
-        The smallest difference between the costs of two solutions: the bound is rounded up.
+        The costs of all solutions are multiples of it: the bound is rounded up to one.
     **limits : LimitOptions
         As of `optsched.solve`. ``work_limit`` counts evaluations of ``solve``, which is not
         interrupted; ``gap`` ends the search.

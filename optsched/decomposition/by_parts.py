@@ -48,7 +48,7 @@ def solve_by_parts(
     known : FloatArray or None, shape (columns,)
         A feasible point: its parts are the first columns, and the result costs no more than it.
     step : float or None
-        The smallest difference between two objective values.
+        All objective values are multiples of it.
     limits : Limits
         The work limit is ignored, because masters count no nodes.
 

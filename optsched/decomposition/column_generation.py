@@ -144,8 +144,8 @@ def dantzig_wolfe(
         Whether to solve the integer program at the end; otherwise the master's optimum is the
         result.
     step : float, optional
-        The smallest difference between the costs of two integer solutions, such as 1 if all costs
-        are integers: the bound is rounded up to a multiple of it.
+        The costs of all integer solutions are multiples of it, such as 1 if all costs are integers:
+        the bound is rounded up to one.
     solver : str
         Solver of the masters; it must be able to add columns.
     **limits : LimitOptions
@@ -223,7 +223,7 @@ class ColumnGeneration(ColumnLoop[FloatArray]):
     cutoff: float = np.inf
     """The run ends when the bound reaches this value."""
     step: float | None = None
-    """The smallest difference between the costs of two solutions."""
+    """The costs of all integer solutions are multiples of it."""
     reserve: float = 0.0
     """Seconds that column generation leaves."""
     _session: Session | None = None

@@ -81,8 +81,8 @@ def dive(
     smoothing : float
         As in `dantzig_wolfe`.
     step : float, optional
-        Costs of solutions in whole numbers are multiples of it, such as 1 for a number of columns.
-        So the bound is rounded up to a multiple of it.
+        The costs of all solutions in whole numbers are multiples of it, such as 1 for a number of
+        columns: the bound is rounded up to one.
     below : float
         Only solutions that cost less are looked for.
     solver : str

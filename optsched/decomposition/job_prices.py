@@ -29,7 +29,7 @@ def prices_of_jobs(
         Prices of room in the linear relaxation. The search starts from the prices of jobs that they
         imply.
     step : float or None
-        The smallest difference between two costs.
+        All costs are multiples of it.
     seconds : float or None
         Time that the search may take.
     evaluations : int

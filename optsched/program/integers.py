@@ -67,8 +67,8 @@ def amount_unit(amounts: FloatArray) -> float:
 
 
 def step_of(cost: FloatArray, integer: BoolArray) -> float | None:
-    """The smallest difference between two objective values,
-    if all columns with a cost are integer; else None.
+    """The largest number of which all objective values are multiples, if all columns with a cost
+    are integer; else None.
     """
     size = np.abs(cost[cost != 0])
     if not len(size) or not integer[cost != 0].all():

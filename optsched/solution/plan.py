@@ -220,7 +220,7 @@ class LinearPlan:
     describe : callable
         (block, position) -> the requirement in the user's words.
     step : float or None
-        The smallest difference between two objective values, where it is known.
+        All objective values are multiples of it, where such a number is known.
     assumption : Assumption or None
         What the program takes for granted of requirements that it may find to be in conflict.
     known : callable

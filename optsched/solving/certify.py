@@ -89,7 +89,7 @@ class EvaluatedPoint(NamedTuple):
     program : AllocationProgram or None
         Where the point is an allocation.
     step : float or None
-        Objectives are multiples of it, so that a bound by duals can be rounded to one.
+        All objective values are multiples of it: a bound by duals is rounded to one.
     """
 
     arrays: LinearForm

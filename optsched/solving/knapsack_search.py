@@ -241,7 +241,7 @@ class KnapsackSearch:
     ----------
     items : KnapsackItems
     step : float
-        Smallest difference between two values; 0 if there is none.
+        All values are multiples of it; 0 if no such number is known.
     best : BoolArray, shape (items,)
         The items that are taken.
     """

@@ -147,7 +147,7 @@ def better_point(
 ) -> CutOffResult:
     """Look for a point that is better by a step, with a solver of another kind.
 
-    ``step`` is the smallest difference between two objective values, where the caller knows it.
+    All objective values are multiples of ``step``, where the caller knows such a number.
     """
     assert outcome.value is not None
     step = step_of(arrays.cost, arrays.integer) if step is None else step
@@ -168,7 +168,7 @@ def better_point(
     if values.termination is Termination.INFEASIBLE or (
         values.termination is Termination.INFEASIBLE_OR_UNBOUNDED and bounded
     ):
-        # Without a smallest step only values better by the margin were excluded.
+        # Without a step only values better by the margin were excluded.
         loose = 0.0 if step else margin if arrays.maximise else -margin
         return CutOffResult(words, bound=outcome.value + loose)
     if values.x is not None and values.termination is not Termination.UNBOUNDED:
