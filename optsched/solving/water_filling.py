@@ -20,7 +20,7 @@ from optsched.errors import SolverCrashed
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.filling import LOOSE, LOOSEST, Filling, Path
 from optsched.solution import Status, Termination, Values
-from optsched.solution.certificate import dual_bound, row_sign_error
+from optsched.solution.certificate import OPTIMALITY, dual_bound, row_sign_error
 from optsched.solution.stage import Stage
 from optsched.solvers import Session, Solver
 from optsched.solving.attempts import Way, attempt, other_ways
@@ -46,8 +46,11 @@ fixed at 0. Stages of older files have no mark and close nothing.
 """
 MARKS = (1.0, 2.0, 3.0)
 """Values of `CLOSES`."""
+UNPROVED = "the duals of a stage of filling prove another level than its point has"
 WRONG = 1e-3
-"""Relative size of a dual of the wrong sign that is more than a solver's rounding."""
+"""More than a solver's rounding: the relative size of a dual of the wrong sign, and the part of a
+stage's unit by which its duals prove another level.
+"""
 VERTEX = "highs", "stages of filling, whose duals are clear at a vertex"
 """The solver (and reason) that `auto` begins with for large programs: near a break of the path, an
 interior point spreads some of the dual over all classes.
@@ -102,24 +105,30 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
         path = filling.path()
         number, values, arrays = runs.farthest(filling, path)
         if values.x is None or values.termination is not Termination.OPTIMAL:
-            return _stopped(engine, filling, values, runs.reached, stages)
+            return _stopped(engine, program, filling.final(), values, runs.reached, stages)
         y = _duals(engine, values, arrays)
         low, high = path.segment(number)
         # The unit of the rise d is `high`. A solver may leave the segment by its tolerance.
         clock = low + min(max(float(values.x[program.classes.columns]), 0.0) * high, high - low)
         bound = dual_bound(arrays, y)
+        before = filling.final()  # freezing changes the filling
         frozen = filling.freeze(path, number, arrays, clock, y, bound)
-        if not frozen.any():
+        rise = (clock - low) / high
+        if not frozen.any() or bound is None or abs(rise - bound) > WRONG:
             raise SolverCrashed(
                 f"solver {engine.name} gave duals that do not tell who holds the level "
                 f"at {clock:.9g}"
             )
+        if abs(rise - bound) > OPTIMALITY:
+            # Later stages would rest on a level that is not proved.
+            values = replace(values, termination=Termination.IMPRECISE, words=UNPROVED)
+            return _stopped(engine, program, before, values, runs.reached, stages)
         log.info("filling: level %.6g on the clock, %d classes held", clock, int(frozen.sum()))
         stages.append(
             Stage(
                 FILLING,
                 clock,
-                None if bound is None else low + bound * high,
+                low + bound * high,
                 _blocks(arrays, y),
                 {
                     "segment": np.array([float(number)]),
@@ -134,7 +143,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
         return SolvedProgram(final, engine.solve_directly(final))
     values = runs.last(filling)
     if values.x is None or values.termination in NO_OPTIMUM:
-        return _stopped(engine, filling, values, runs.reached, stages)
+        return _stopped(engine, program, filling.final(), values, runs.reached, stages)
     last = engine.build(lambda: final.to_linear().arrays)
     return SolvedProgram(
         final, certified_allocation(engine, final, values, values.y, last), stages=tuple(stages)
@@ -156,7 +165,7 @@ def _fill_for_groups(engine: Engine, groups: GroupFloors) -> SolvedProgram:
         end = outcome.values.termination
         end = end if end in STOPPED else Termination.IMPRECISE
         stopped = replace(outcome.values, termination=end, x=program.complete(x))
-        return _stopped(engine, Filling(program), stopped, None, ())
+        return _stopped(engine, program, Filling(program).final(), stopped, None, ())
     stages = [replace(stage, duals=groups.named(stage.duals or {})) for stage in answer.stages]
     filling = filling_of(program, stages)
     for stage in stages:
@@ -297,15 +306,15 @@ def _blocks(arrays: LinearArrays, y: FloatArray) -> dict[str, FloatArray]:
 
 def _stopped(
     engine: Engine,
-    filling: Filling,
+    program: AllocationProgram,
+    final: AllocationProgram,
     values: Values,
     reached: Values | None,
     stages: Sequence[Stage],
 ) -> SolvedProgram:
     """The result if a run ends without an optimum: the last point that keeps all levels, or else
-    the point of this run.
+    the point of this run; ``final`` demands the levels of the stages before.
     """
-    program, final = filling.program, filling.final()
     if values.termination not in (*STOPPED, Termination.IMPRECISE):
         outcome = without_point(engine, program.feasible_set().arrays, values, program)
         return SolvedProgram(program, outcome, stages=tuple(stages))
