@@ -41,10 +41,19 @@ MEANS = (
     "energy",
 )
 """Metrics of simulations that people judge policies by."""
-SPREAD = ("mean", "95 % from", "to", "median")
-"""Headings of what `_spread` gives."""
+KINDS = {
+    **dict.fromkeys(("first", "second", "status", "words"), "text"),
+    **dict.fromkeys(("instance", "formulation", "found by", "bound of"), "text"),
+    **dict.fromkeys(("rows", "values", "objectives", "at best", "better", "without"), "count"),
+    **dict.fromkeys(("settled", "both", "faster", "slower", "lower", "higher"), "count"),
+    **dict.fromkeys(("p", "p Holm"), "p"),
+    "ratio": "ratio",
+}
+"""Kinds of the columns that any table may have, by heading; other columns are of its own kind."""
 
 Method = tuple[Any, ...]
+Line = dict[str, Any]
+"""A row of a table: values by the headings of their columns."""
 
 
 @dataclass(frozen=True)
@@ -107,16 +116,11 @@ def outcomes(results: Results) -> SummaryTable:
     for method in results.methods:
         cells = [results.cell(problem, method) for problem in results.problems]
         ends = Counter(cell.status for cell in cells if cell is not None)
-        counts = [ends[status] for status in statuses]
-        rows.append((results.method_name(method), *counts, cells.count(None)))
-    columns = (
-        Column(_by(results), "text"),
-        *(Column(status, "count") for status in statuses),
-        Column("not run", "count"),
-    )
+        counts = {status: ends[status] for status in statuses}
+        rows.append({**_named(results, method), **counts, "not run": cells.count(None)})
     problems = count(len(results.problems), "problem")
     words = f"{problems}. Of several repetitions the worst counts."
-    return SummaryTable("outcomes", "Outcomes", columns, tuple(rows), words)
+    return _table("outcomes", "Outcomes", results, rows, "count", words)
 
 
 def reasons(results: Results) -> SummaryTable:
@@ -130,16 +134,13 @@ def reasons(results: Results) -> SummaryTable:
         for row in results.rows
         if row.get("error")
     )
-    rows = tuple((*key, count) for key, count in counted.most_common(MOST_REASONS))
-    rest = sum(counted.values()) - sum(count for *_, count in rows)
-    columns = (
-        Column(_by(results), "text"),
-        Column("status", "text"),
-        Column("words", "text"),
-        Column("rows", "count"),
-    )
+    rows: list[Line] = [
+        {_by(results): name, "status": status, "words": words, "rows": count}
+        for (name, status, words), count in counted.most_common(MOST_REASONS)
+    ]
+    rest = sum(counted.values()) - sum(row["rows"] for row in rows)
     words = f"{rest:,} more rows have other words." if rest else ""
-    return SummaryTable("reasons", "Without an answer", columns, rows, words)
+    return _table("reasons", "Without an answer", results, rows, "text", words)
 
 
 def times(results: Results, column: str, reading: Reading) -> SummaryTable:
@@ -158,24 +159,20 @@ def times(results: Results, column: str, reading: Reading) -> SummaryTable:
     rows = []
     for method, found in values.items():
         numbers = sorted(found.values())
-        geometric = shifted_geometric_mean(numbers, reading.shift)
-        longest = numbers[-1] if numbers else None
         # Over the problems that all settled: a method that settles the easy ones alone has no
         # advantage.
         mean = shared[method]
-        ratio = None if mean is None or not least else mean / least
-        name = results.method_name(method)
         rows.append(
-            (name, len(numbers), *_spread(numbers, reading), geometric, longest, mean, ratio)
+            {
+                **_named(results, method),
+                "settled": len(numbers),
+                **_spread(numbers, reading),
+                "geometric": shifted_geometric_mean(numbers, reading.shift),
+                "longest": numbers[-1] if numbers else None,
+                f"geometric of {len(common)}": mean,
+                "ratio": None if mean is None or not least else mean / least,
+            }
         )
-    seconds = (*SPREAD, "geometric", "longest")
-    columns = (
-        Column(_by(results), "text"),
-        Column("settled", "count"),
-        *(Column(name, "seconds") for name in seconds),
-        Column(f"geometric of {len(common)}", "seconds"),
-        Column("ratio", "ratio"),
-    )
     words = (
         f"{column} of the tasks that were settled ({', '.join(sorted(SETTLED))}); "
         "those that were not are in no mean. "
@@ -183,7 +180,7 @@ def times(results: Results, column: str, reading: Reading) -> SummaryTable:
         "Only the last two columns compare methods: they are over "
         f"the {len(common):,} of {len(results.problems):,} problems that all methods settled."
     )
-    return SummaryTable("times", "Times", columns, tuple(rows), words)
+    return _table("times", "Times", results, rows, "seconds", words)
 
 
 def time_pairs(results: Results, column: str, reading: Reading) -> SummaryTable:
@@ -233,34 +230,24 @@ def _pairs(
         pair = paired(a, b, ratio=ratio, method=reading.interval, seed=reading.seed)
         compared.append((first, second, pair))
     adjusted = holm([pair.p for *_, pair in compared])
-    rows = tuple(
-        (
-            results.method_name(first),
-            results.method_name(second),
-            pair.n,
-            pair.estimate,
-            pair.low,
-            pair.high,
-            pair.less,
-            pair.more,
-            pair.p,
-            p,
-        )
+    lower, higher = ends
+    rows = [
+        {
+            "first": results.method_name(first),
+            "second": results.method_name(second),
+            "both": pair.n,
+            "ratio" if ratio else "difference": pair.estimate,
+            "95 % from": pair.low,
+            "to": pair.high,
+            lower: pair.less,
+            higher: pair.more,
+            "p": pair.p,
+            "p Holm": p,
+        }
         for (first, second, pair), p in zip(compared, adjusted, strict=True)
-    )
-    columns = (
-        Column("first", "text"),
-        Column("second", "text"),
-        Column("both", "count"),
-        Column("ratio" if ratio else "difference", kind),
-        Column("95 % from", kind),
-        Column("to", kind),
-        *(Column(end, "count") for end in ends),
-        Column("p", "p"),
-        Column("p Holm", "p"),
-    )
+    ]
     name, what = ("time", "Times") if ratio else (column, title(column))
-    return SummaryTable(f"{name}_pairs", f"{what}, pair by pair", columns, rows, words)
+    return _table(f"{name}_pairs", f"{what}, pair by pair", results, rows, kind, words)
 
 
 def gaps(results: Results, reading: Reading) -> SummaryTable:
@@ -269,22 +256,18 @@ def gaps(results: Results, reading: Reading) -> SummaryTable:
     for method in results.methods:
         found = sorted(results.values("gap_to_best", method, settled=False).values())
         if found:
-            at_best = sum(gap <= AT_BEST for gap in found)
-            # A table of best known objectives may be beaten.
-            better = sum(gap < -AT_BEST for gap in found)
-            counts = len(found), at_best, better
-            without = len(results.problems) - len(found)
-            spread = _spread(found, reading)
-            rows.append((results.method_name(method), *counts, *spread, found[-1], without))
-    percents = (*SPREAD, "worst")
-    columns = (
-        Column(_by(results), "text"),
-        Column("objectives", "count"),
-        Column("at best", "count"),
-        Column("better", "count"),
-        *(Column(name, "percent") for name in percents),
-        Column("without", "count"),
-    )
+            rows.append(
+                {
+                    **_named(results, method),
+                    "objectives": len(found),
+                    "at best": sum(gap <= AT_BEST for gap in found),
+                    # A table of best known objectives may be beaten.
+                    "better": sum(gap < -AT_BEST for gap in found),
+                    **_spread(found, reading),
+                    "worst": found[-1],
+                    "without": len(results.problems) - len(found),
+                }
+            )
     sources = [str(row["best_known_from"]) for row in results.rows if row.get("best_known_from")]
     origins = ", ".join(f"{sources.count(name):,} {name}" for name in dict.fromkeys(sources))
     words = (
@@ -293,7 +276,7 @@ def gaps(results: Results, reading: Reading) -> SummaryTable:
         "'found' the "
         "best of these rows. Tasks without an objective are in no mean, but counted last."
     )
-    return SummaryTable("gaps", "Gaps to the best known objective", columns, tuple(rows), words)
+    return _table("gaps", "Gaps to the best known objective", results, rows, "percent", words)
 
 
 def figures(results: Results, name: str, reading: Reading) -> SummaryTable:
@@ -301,39 +284,32 @@ def figures(results: Results, name: str, reading: Reading) -> SummaryTable:
     rows = []
     for method in results.methods:
         found = sorted(results.values(name, method, settled=False).values())
-        ends = (found[0], found[-1]) if found else (None, None)
-        without = len(results.problems) - len(found)
-        spread = _spread(found, reading)
-        rows.append((results.method_name(method), len(found), *spread, *ends, without))
-    columns = (
-        Column(_by(results), "text"),
-        Column("values", "count"),
-        *(Column(head, name) for head in (*SPREAD, "least", "most")),
-        Column("without", "count"),
-    )
+        least, most = (found[0], found[-1]) if found else (None, None)
+        rows.append(
+            {
+                **_named(results, method),
+                "values": len(found),
+                **_spread(found, reading),
+                "least": least,
+                "most": most,
+                "without": len(results.problems) - len(found),
+            }
+        )
     words = "Problems without a value are in no mean, but counted last."
-    return SummaryTable(name, title(name), columns, tuple(rows), words)
+    return _table(name, title(name), results, rows, name, words)
 
 
 def means(results: Results, metrics: Sequence[str]) -> SummaryTable:
     """The mean of each metric over the problems; none where a problem has no value."""
     rows = []
     for method in results.methods:
-        cells = [results.values(name, method, settled=False).values() for name in metrics]
-        whole = [len(values) == len(results.problems) for values in cells]
-        rows.append(
-            (
-                results.method_name(method),
-                *(
-                    mean(values) if all_ else None
-                    for values, all_ in zip(cells, whole, strict=True)
-                ),
-            )
-        )
-    columns = (
-        Column(_by(results), "text"),
-        *(Column(title(name), name) for name in metrics),
-    )
+        line: list[Any] = [results.method_name(method)]
+        for name in metrics:
+            values = results.values(name, method, settled=False).values()
+            line.append(mean(values) if len(values) == len(results.problems) else None)
+        rows.append(tuple(line))
+    # Every metric is of a kind of its own.
+    columns = (Column(_by(results), "text"), *(Column(title(name), name) for name in metrics))
     words = (
         f"Means over {len(results.problems):,} problems; "
         "there is none where a problem has no value."
@@ -356,19 +332,11 @@ def contradictions(results: Results) -> SummaryTable:
         ):
             groups.setdefault(problem_of(row), []).append(row)
     rows = [line for group in groups.values() for line in _contradictions(group)]
-    columns = (
-        Column("instance", "text"),
-        Column("formulation", "text"),
-        Column("found by", "text"),
-        Column("objective"),
-        Column("bound of", "text"),
-        Column("bound"),
-    )
     words = "An objective that is better than a bound says that one of the two is wrong."
-    return SummaryTable("contradictions", "Contradictions", columns, tuple(rows), words)
+    return _table("contradictions", "Contradictions", results, rows, "number", words)
 
 
-def _contradictions(group: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+def _contradictions(group: Sequence[Any]) -> Iterator[Line]:
     """Of rows of one problem: the best objective beside the tightest bound that it passes, or a
     claim that none is.
     """
@@ -378,31 +346,51 @@ def _contradictions(group: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     if not points:
         return
     best = max(points, key=lambda row: sign * row["objective"])
-    found = (
-        str(best["instance"]),
-        str(best.get("formulation") or ""),
-        _who(best),
-        best["objective"],
-    )
+    found = {
+        "instance": str(best["instance"]),
+        "formulation": str(best.get("formulation") or ""),
+        "found by": _who(best),
+        "objective": best["objective"],
+    }
     if bounds:
         # The best point against the tightest bound: if these agree, all do.
         tight = min(bounds, key=lambda row: sign * row["bound"])
         if sign * (best["objective"] - tight["bound"]) > AGREEMENT * max(1.0, abs(tight["bound"])):
-            yield (*found, _who(tight), tight["bound"])
+            yield {**found, "bound of": _who(tight), "bound": tight["bound"]}
     for row in group:
         if row["status"] == "infeasible":
-            yield (*found, f"{_who(row)}: infeasible", None)
+            yield {**found, "bound of": f"{_who(row)}: infeasible", "bound": None}
 
 
 def _who(row: Any) -> str:
     return str(row.get("solver_used") or row.get("solver"))
 
 
-def _spread(values: Sequence[float], reading: Reading) -> tuple[float | None, ...]:
+def _table(
+    name: str, heading: str, results: Results, lines: Sequence[Line], kind: str, words: str
+) -> SummaryTable:
+    """A table of lines that have the same headings; ``kind`` is that of columns not in `KINDS`."""
+    kinds = {_by(results): "text", **KINDS}
+    columns = [Column(head, kinds.get(head, kind)) for head in (lines[0] if lines else ())]
+    rows = [tuple(line.values()) for line in lines]
+    return SummaryTable(name, heading, tuple(columns), tuple(rows), words)
+
+
+def _named(results: Results, method: Method) -> Line:
+    """The first column of most tables: the method."""
+    return {_by(results): results.method_name(method)}
+
+
+def _spread(values: Sequence[float], reading: Reading) -> Line:
     """Mean, both ends of its interval, and median; None where there are no values."""
     interval = mean_interval(values, reading.interval, reading.seed)
     middle = median(values) if values else None
-    return interval.mean, interval.low, interval.high, middle
+    return {
+        "mean": interval.mean,
+        "95 % from": interval.low,
+        "to": interval.high,
+        "median": middle,
+    }
 
 
 def _by(results: Results) -> str:
