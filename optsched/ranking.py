@@ -92,7 +92,9 @@ class RankedJobs:
 
         At its fastest rate: below 0 for deadlines that cannot be met any more, inf without one.
         """
-        return np.where(np.isinf(self.deadline), np.inf, self.deadline - self.now - self.remaining)
+        with np.errstate(invalid="ignore"):  # neither a deadline nor a known rate
+            spare = self.deadline - self.now - self.remaining
+        return np.where(np.isinf(self.deadline), np.inf, spare)
 
     def renewed(self, mask: BoolArray) -> RankedJobs:
         """The same, with the service of the jobs of a mask set to 0.

@@ -82,7 +82,7 @@ def seconds_saved(
     with np.errstate(divide="ignore", invalid="ignore"):
         now = delay + steps_left / rate
         elsewhere = delay_there + steps_left / rate_there
-    saved = np.where((rate > 0) & (rate_there > rate), now - elsewhere, 0.0)
+        saved = np.where((rate > 0) & (rate_there > rate), now - elsewhere, 0.0)
     return np.where(saved > ROUNDING * now, saved, np.minimum(saved, 0.0))
 
 

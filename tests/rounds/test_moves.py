@@ -33,6 +33,8 @@ def test_seconds_saved_by_hand() -> None:
     ).all()  # as fast, slower, not worth the restart, faster by rounding alone
     assert seconds_saved(steps, one, there, delay=10.0, delay_there=cost)[0] == pytest.approx(55.0)
     assert (seconds_saved(steps, 0 * one, there) == 0).all()  # it does not run
+    with np.errstate(invalid="raise"):
+        assert (seconds_saved(steps, 0 * one, 0 * one) == 0).all()  # nor would it there
 
 
 def job(name: str, pool: str | None = None, held: tuple[str, ...] = (), **more: Any) -> Document:

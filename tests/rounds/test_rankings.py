@@ -94,6 +94,11 @@ def test_deadlines_that_cannot_be_met_any_more() -> None:
     assert ranked("slack-first", jobs, late="kept") == [5, 2, 4, 1, 3, 0]
 
 
+def test_without_a_deadline_a_job_of_unknown_length_can_wait_for_ever() -> None:
+    with np.errstate(invalid="raise"):
+        assert seen(deadline=[np.inf, 5.0], remaining=np.inf).slack.tolist() == [np.inf, -np.inf]
+
+
 @QUICK
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.integers(1, 5))
 def test_slack_is_the_deadline_where_all_jobs_need_the_same(due: list[int], needs: int) -> None:
