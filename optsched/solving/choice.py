@@ -78,15 +78,17 @@ def pick_for_allocation(
     """(solver, reason) of a back-end that may take an allocation program as it is;
     None for rows and columns.
 
-    Prices are exact, and faster the more jobs differ; of a small program a vertex is as fast. Where
-    a ``basis`` is known or wanted for the next program, simplex that starts from it is faster up to
-    `MANY` different jobs; concave utilities have none.
+    Prices are exact, and faster the more jobs differ; of a small program a vertex is as fast. Up to
+    `MANY` different jobs simplex is faster where it has a point to ``start`` from, or where a
+    ``basis`` is known or wanted for the next program. Concave utilities have neither.
     """
     count = len(program.classes)
     least = BY_PRICES_LEVEL if program.utility.smallest_level else BY_PRICES_TOTAL
     if program.conic:
         least = BY_PRICES_CONCAVE
-    if count < least or start or (basis and not program.conic and count <= MANY):
+    elif (start or basis) and count <= MANY:
+        return None
+    if count < least:
         return None
     return "prices", f"allocation of {count} different jobs, by prices of the resources"
 
@@ -107,12 +109,15 @@ def pick_for_timeline(program: TimelineProgram) -> tuple[str, str]:
 
 
 def require_all(solver: type[Solver], *, integer: bool, conic: bool, start: bool) -> None:
-    """Refuse a solver that lacks what a program needs."""
+    """Refuse a solver that lacks what a program needs.
+
+    No solver starts a conic program from a point: it is solved without.
+    """
     if integer:
         solver.require(Capability.INTEGER, "an integer program")
     if conic:
         solver.require(Capability.CONIC, "a concave utility that is not linear")
-    if start:
+    if start and not conic:
         solver.require(Capability.START, "a point to start from")
 
 

@@ -34,7 +34,7 @@ from optsched.solving.certify import (
     nothing_found,
     without_point,
 )
-from optsched.solving.choice import pick_for_allocation, require_all
+from optsched.solving.choice import pick_for_allocation
 from optsched.solving.outcome import BY_CLOCK, NO_OPTIMUM, Outcome
 from optsched.solving.runs import SolverRuns
 
@@ -233,7 +233,8 @@ class Engine(SolverRuns):
         self, program: AllocationProgram, name: str, reason: str, prices: FloatArray | None
     ) -> Values:
         solver = self.use(self.load(name), reason)
-        require_all(solver, integer=False, conic=False, start=self.start is not None)
+        if self.start is not None and self.asked_for is not None and not program.conic:
+            solver.require(Capability.START, "a point to start from")
         start = self.bases.first_prices(program.limit_rows) if prices is None else prices
         values = self.record(solver().solve_allocation(program, self.limits_left(), start))
         self.bases.last_prices(program, values)

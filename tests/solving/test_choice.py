@@ -57,14 +57,14 @@ def test_prices_are_picked_from_so_many_different_jobs(utility: str) -> None:
     assert picked(least, utility) == "prices"
     assert picked(least - 1, utility) is None
     assert picked(50, utility, copies=2 * least // 50) is None  # equal jobs are one class
-    assert picked(least, utility, start=True) is None
 
 
-def test_a_basis_for_the_next_program_is_worth_more_than_prices_where_there_is_one() -> None:
-    assert picked(BY_PRICES_LEVEL, "level", basis=True) is None
-    assert picked(BY_PRICES_TOTAL, "linear", basis=True) is None
-    assert picked(BY_PRICES_CONCAVE, "log", basis=True) == "prices"
-    assert picked(MANY + 1, "level", basis=True) == "prices"
+@pytest.mark.parametrize("known", ["start", "basis"])
+def test_simplex_from_a_point_or_a_basis_is_worth_more_than_prices(known: str) -> None:
+    assert picked(BY_PRICES_LEVEL, "level", **{known: True}) is None
+    assert picked(BY_PRICES_TOTAL, "linear", **{known: True}) is None
+    assert picked(BY_PRICES_CONCAVE, "log", **{known: True}) == "prices"
+    assert picked(MANY + 1, "level", **{known: True}) == "prices"
 
 
 def test_the_choice_does_not_depend_on_numba(monkeypatch: pytest.MonkeyPatch) -> None:
