@@ -114,7 +114,8 @@ def test_solving_a_linear_program_loads_no_part_that_it_does_not_use() -> None:
     assert not loaded & {
         "optsched.benchmarking", "optsched.cli", "optsched.solving.column_generation", "optsched.formats",
         "optsched.performance.composed.online", "optsched.placement.problem", "optsched.rounds",
-        "optsched.solution.document", "optsched.verify.starts", "optsched.verify",
+        "optsched.program.side_rows", "optsched.program.timeline", "optsched.solution.document",
+        "optsched.solution.plan", "optsched.solution.schedule", "optsched.verify",
     }  # fmt: skip
 
 

@@ -294,6 +294,8 @@ class LinearPlan:
     sifting: Sifting | None = None
     of_schedule: Callable[[Schedule], LinearPlan] | None = None
     rounding: float = 0.0
+    unit: ClassVar[float] = 1.0
+    """Value of a unit of the program's cost, as of a `TimelinePlan`."""
     units: ClassVar[Units] = AS_IT_IS
 
     def to_refute(self) -> LinearPlan:

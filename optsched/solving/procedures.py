@@ -44,7 +44,6 @@ from optsched.solution import (
 )
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.figures import by_job
-from optsched.solution.plan import LinearPlan
 from optsched.solvers import Progress
 from optsched.solvers.interrupt import delayed_interrupt, interrupted
 from optsched.solving.certify import without_time
@@ -252,7 +251,7 @@ class _Run:
 def _objective_of(program: AllocationProgram | Plan) -> Callable[[float], float | None]:
     """The objective where a solver reports a value of a program."""
     # Timelines count in their unit of time
-    unit = 1.0 if isinstance(program, (AllocationProgram, LinearPlan)) else program.unit
+    unit = 1.0 if isinstance(program, AllocationProgram) else program.unit
     return lambda value: program.units.objective(unit * value)
 
 
