@@ -19,7 +19,6 @@ from optsched.display import Displayed
 from optsched.errors import InvalidArgument, UsageError
 from optsched.formulation.options import FormulationOptions
 from optsched.formulation.procedure import Procedure
-from optsched.formulation.restarts import Restarts
 from optsched.formulation.side_constraint import SHOWN, Infeasible, SideConstraint
 from optsched.instance import FORMAT, Instance
 from optsched.instance.documents import changed_fields
@@ -29,6 +28,7 @@ from optsched.program import AllocationProgram, LinearProgram, Variables
 from optsched.solution import Conflict, Solution
 
 if TYPE_CHECKING:  # most formulations plan no schedules, and have no side constraints
+    from optsched.formulation.restarts import Restarts
     from optsched.program import SideRows, Space
     from optsched.solution import Schedule
     from optsched.solution.plan import Plan
@@ -403,6 +403,8 @@ class Formulation(ABC, Displayed):
         -------
         Restarts
         """
+        from optsched.formulation.restarts import Restarts
+
         return self.restarts or Restarts.of(instance)
 
     def with_constraints(self, constraints: Sequence[SideConstraint]) -> Self:

@@ -20,7 +20,6 @@ from optsched.candidates import Classes
 from optsched.display.text import enumerated
 from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE, PoolSizes
-from optsched.instance.staying import must_stay
 from optsched.performance import Configurations
 from optsched.solution import Allocation, Solution
 
@@ -139,6 +138,8 @@ def _pools_with_staying_jobs(instance: Instance) -> set[int]:
     held = instance.jobs_table.places
     if not len(held.job):
         return set()
+    from optsched.instance.staying import must_stay  # most instances begin with idle GPUs
+
     return set(held.pool[must_stay(instance)[held.job]].tolist())
 
 

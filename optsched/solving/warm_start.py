@@ -18,12 +18,12 @@ from optsched.arrays import FloatArray, IntArray, find_rows, gathered
 from optsched.candidates import Classes
 from optsched.candidates.classes import LABELS
 from optsched.display import Displayed
-from optsched.formulation import Stretches
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution.values import BASIC, LOWER, Basis, Termination, Values
 from optsched.solvers import Capability, Session, Solver
 
 if TYPE_CHECKING:
+    from optsched.formulation import Stretches
     from optsched.program import LimitRows
     from optsched.solution import Schedule
 
@@ -89,6 +89,8 @@ class WarmStart(Displayed):
         """The schedule, of jobs that are still there; None if there is none."""
         if START not in self.rows:
             return None
+        from optsched.formulation import Stretches  # few programs plan schedules
+
         number = self.column[:, 0]
         row = np.full(1 + max(self.of_job.max(initial=0), number.max(initial=0)), -1, np.int64)
         known = np.flatnonzero(self.of_job >= 0)
