@@ -145,7 +145,8 @@ class DeadlineElastic(Formulation):
 
     The time limit holds for the rule, too. Once seven tenths of it are over, the best plan so far
     is the answer: of a plan that is not finished the jobs that it has planned. Then no program is
-    built, and there is no bound.
+    built, and there is no bound. Of a plan by rule alone no rows of capacity are made: its room is
+    checked step by step.
 
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines, or the instance
@@ -435,20 +436,8 @@ class ElasticProgram(DeadlineProgram):
 
     @cached_property
     def steps(self) -> FloatArray:
-        """Seconds from now to the beginning of each step.
-
-        Of plans by rule alone only those in which most is held: after some piece begins, and before
-        the next one ends.
-        """
-        if self.solved:
-            return np.unique(np.concatenate([self.edges, self._events]))
-        planned = self._planned
-        changes = np.append(0.0, self.profile.times)
-        begins, ends = np.append(planned.start, changes), np.append(planned.end, changes)
-        before = np.searchsorted(np.unique(ends), begins, "right")
-        last = np.full(len(ends) + 1, -1.0)
-        np.maximum.at(last, before, begins)
-        return last[last >= 0.0]
+        """Seconds from now to the beginning of each step."""
+        return np.unique(np.concatenate([self.edges, self._events]))
 
     # --- the columns x ----------------------------------------------------------------------------
 
@@ -701,11 +690,14 @@ class ElasticProgram(DeadlineProgram):
         least = np.where(self.optional[jobs], 0.0, 1.0)
         lp.constrain((each @ a).between(least, np.ones(len(jobs))), name="take")
 
-        timer.check()
-        by_x, by_z, used = self._held
-        timer.check()
-        G = self._free.ravel()[used]
-        lp.constrain(by_x @ x + by_z @ z <= G, name="capacity")
+        # `complete` checks the room of a plan by rule alone, as these rows have a number for every
+        # job in every step in which it runs.
+        if self.solved:
+            timer.check()
+            by_x, by_z, used = self._held
+            timer.check()
+            G = self._free.ravel()[used]
+            lp.constrain(by_x @ x + by_z @ z <= G, name="capacity")
         if len(self.consumable):
             whole = C.usage.tocsr()[self.consumable][:, self.c].tocsc()
             rest = self.d / C.sure_duration[self.c]
@@ -1104,6 +1096,8 @@ class ElasticProgram(DeadlineProgram):
         done its work.
         """
         jobs, c, start, end = self._after_exempt_pieces(schedule)
+        if not self.solved:  # there are no rows for it
+            self._check_room(c, start, end, self.profile.times, self.profile.free)
         order = np.lexsort((start, jobs))
         runs = _JobRuns(self.C.of_job[jobs[order]], c[order], start[order], end[order])
         progress = self._progress_in(runs)

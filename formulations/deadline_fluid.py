@@ -789,7 +789,7 @@ class FluidProgram(DeadlineProgram):
         column = self._columns_of(schedule)
         start, end = schedule.start - self.now, schedule.end - self.now
         self._check_times(schedule.job, start, end)
-        self._check_room(column, start, end)
+        self._check_room(column, start, end, self.edges[:-1], self.G)
 
         first = np.searchsorted(self.edges, start + self._slack(start), "right") - 1
         count = np.searchsorted(self.edges, end - self._slack(end), "left") - first
@@ -819,25 +819,6 @@ class FluidProgram(DeadlineProgram):
             raise ValueError(f"job {name} runs twice at a time")
         if (start < -self._slack(0.0)).any() or (end > self.edges[-1] + slack).any():
             raise ValueError("a job runs before now, or after all deadlines")
-
-    def _check_room(self, column: IntArray, start: FloatArray, end: FloatArray) -> None:
-        """No more runs at any moment than there is room for."""
-        begin, stop = start + self._slack(start), end - self._slack(end)
-        moments = np.unique(np.concatenate([self.edges[:-1], begin, stop]))
-        interval = np.clip(
-            np.searchsorted(self.edges, moments, "right") - 1, 0, len(self.length) - 1
-        )
-        uses = sp.csr_matrix(self.uses)[:, column]
-        for row, resource in enumerate(self.renewable.tolist()):
-            amount = uses[row].toarray().ravel()
-            held = np.zeros(len(moments))
-            np.add.at(held, np.searchsorted(moments, begin), amount)
-            np.add.at(held, np.searchsorted(moments, stop), -amount)
-            over = np.cumsum(held) > self.G[row][interval] * (1 + ROUNDING) + ROUNDING
-            if over.any():
-                at = self.now + moments[np.argmax(over)]
-                name = self.C.resources.names[resource]
-                raise ValueError(f"{name} is used beyond its capacity at {at:g} s")
 
     def _done_by(self, job: IntArray, number: IntArray, seconds: FloatArray) -> FloatArray:
         """How many jobs are done by each deadline with a choice, (a,)."""

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from formulations.horizon import (
     NO_VALUE,
+    ROUNDING,
     Supply,
     amount_of,
     asked_classes,
@@ -156,6 +157,42 @@ class DeadlineProgram(ABC):
         without.
         """
         return place_in(self.c, schedule, "without a deadline")
+
+    def _check_room(
+        self,
+        column: IntArray,
+        start: FloatArray,
+        end: FloatArray,
+        times: FloatArray,
+        free: FloatArray,
+    ) -> None:
+        """Raise ValueError where stretches of time hold more of a resource than there is.
+
+        Parameters
+        ----------
+        column : IntArray, shape (stretches,)
+            Of each, an index of ``c``.
+        start, end : FloatArray, shape (stretches,)
+            Seconds from now.
+        times : FloatArray, shape (steps,)
+            When steps of the capacity begin, ascending; the first is 0.
+        free : FloatArray, shape (R, steps)
+            Capacity in each step.
+        """
+        begin, stop = start + self._slack(start), end - self._slack(end)
+        moments = np.unique(np.concatenate([times, begin, stop]))
+        step = np.maximum(np.searchsorted(times, moments, "right") - 1, 0)
+        begins, stops = np.searchsorted(moments, begin), np.searchsorted(moments, stop)
+        uses = sp.csr_matrix(self.uses)[:, column]
+        for row, resource in enumerate(self.renewable.tolist()):
+            amount = uses[row].toarray().ravel()
+            changes = np.bincount(begins, amount, len(moments))
+            changes -= np.bincount(stops, amount, len(moments))
+            over = np.cumsum(changes) > free[row][step] * (1 + ROUNDING) + ROUNDING
+            if over.any():
+                at = round(self.now + float(moments[np.argmax(over)]), 6)
+                name = self.C.resources.names[resource]
+                raise ValueError(f"{name} is used beyond its capacity at {at:g} s")
 
     # --- words ------------------------------------------------------------------------------------
 

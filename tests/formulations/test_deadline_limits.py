@@ -210,6 +210,28 @@ def test_a_fluid_answer_by_rule_makes_the_levels_of_jobs_once_and_within_the_lim
     assert [timer.seconds for timer in timers] == [5.0]
 
 
+def test_a_plan_by_rule_has_as_many_numbers_as_jobs() -> None:
+    """Half of the jobs run side by side. A row for each step, with a number for each of them, grew
+    with the square.
+    """
+    counts = []
+    for jobs in (20, 40):
+        formulation = DeadlineElastic(DeadlineElastic.Options(program=False, admission=True))
+        instance = elastic_jobs(jobs, gpus=jobs // 2)
+        found = formulation.build(formulation.classes(optsched.compile(instance)))
+        counts.append(found.program.arrays.A.nnz)
+    assert counts[1] == 2 * counts[0]
+
+
+def test_a_plan_by_rule_beyond_the_capacity_is_refused() -> None:
+    solution = solve(elastic_jobs(2, gpus=1), "deadline-elastic", program=False)
+    document = solution.to_document()
+    for row in document["schedule"]:
+        row |= {"start": 0.0, "end": row["end"] - row["start"]}
+    report = optsched.verify(solution.instance, document)
+    assert "v100 is used beyond its capacity at 0 s" in str(report)
+
+
 def test_words_about_many_jobs_read_their_arrivals_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reads = []
     arrival = Classes.arrival.fget
