@@ -63,6 +63,8 @@ MOST_BOUNDING = 20_000
 """The limit if only a bound is asked for: such a program is solved in a fraction of a second."""
 NOTHING = 1e-10
 """A time below this fraction of an interval is rounding of a solver."""
+FOR_BUILDING = 0.7
+"""Fraction of the time limit after which a large program is not built further."""
 FOR_RULE = 0.5
 """Largest fraction of the time limit that the search for the plan by rule takes."""
 
@@ -122,7 +124,8 @@ class DeadlineFluid(Formulation):
     and its deadline; the program is then a relaxation even for jobs on one GPU.
 
     Under a time limit the plan by rule comes first, for at most half of it, so that the answer is
-    at least as good as the plan by rule, if there is one.
+    at least as good as the plan by rule, if there is one. A large program that is not built once
+    seven tenths of the limit are over is given up.
 
     Options
         admission   jobs may be declined; otherwise all must be done by their deadlines, or the
@@ -358,12 +361,16 @@ class FluidProgram(DeadlineProgram):
         no plan in time.
         """
         self._refuse_impossible()
-        if self.timer.seconds is not None and self.has_schedule:
-            if self.witness is None:
+        if self.timer.seconds is None or not self.has_schedule:
+            return self.program_first()
+        try:
+            if self.witness is None or self._has_smaller:
                 self.timer.check()
-            elif self._is_late:
-                return self._merged(MOST_BOUNDING).program_first()
-        return self.program_first()
+            return self.program_first()
+        except OutOfTime:
+            if self.witness is None or not self._has_smaller:
+                raise
+            return self._merged(MOST_BOUNDING).program_first()
 
     def program_first(self) -> LinearPlan:
         """The same, but the plan by rule is made only once it is needed: a proof that there is no
@@ -383,12 +390,15 @@ class FluidProgram(DeadlineProgram):
         )
 
     @property
-    def _is_late(self) -> bool:
-        """Whether the time limit is over, and a smaller program with the same objective can be
-        built instead.
-        """
+    def _has_smaller(self) -> bool:
+        """Whether a smaller program with the same objective can be built instead."""
         fewer = self.merges_above is None and len(self.of) > MOST_BOUNDING
-        return self.timer.is_over and fewer and not (self.early and not self.chooses.any())
+        return fewer and not (self.early and not self.chooses.any())
+
+    def _check_building(self) -> None:
+        """Raise `OutOfTime` where the time for building is over, and a smaller program is quick."""
+        if self._has_smaller:
+            self.timer.part(FOR_BUILDING).check()
 
     # --- sifting: the columns that may be in an optimum -------------------------------------------
 
@@ -491,23 +501,27 @@ class FluidProgram(DeadlineProgram):
         a = lp.variables(len(k_a), name="a", upper=n[k_a] * able, integer=self.has_schedule)
         a_of_class = sp.csr_matrix(sum_by(k_a, 1.0, len(C)))
 
+        self._check_building()
         k_row, _, row, length = self._time
         shared = self.chooses[k_row] & (n[k_row] > 1)
         time = sum_by(row, 1.0, len(length)) @ y
         time -= sp.diags_array(np.where(shared, length, 0.0)) @ a_of_class[k_row] @ a
         lp.constrain(time <= np.where(shared, 0.0, length * n[k_row]), name="time")
 
+        self._check_building()
         scale = self._shortest[of_deadline]
         done = sp.diags_array(scale) @ (self._work @ y - self._by_deadline @ a)
         lp.constrain(
             done >= np.where(self.chooses[of_deadline], 0.0, scale * n[of_deadline]), name="work"
         )
 
+        self._check_building()
         held, used = self._held
         lp.constrain(held @ y <= (self.G * self.length).ravel()[used], name="capacity")
         if len(self.consumable):
             spent = sp.csr_matrix(self.consumes[:, of] / self.d[of])
             lp.constrain(spent @ y <= C.capacity[self.consumable], name="budget")
+        self._check_building()
         if len(k_a):
             least = np.where(self.optional, 0.0, n)[self._choosing]
             take = a_of_class[self._choosing] @ a

@@ -124,6 +124,30 @@ def test_without_time_for_the_fluid_program_the_plan_by_rule_is_the_answer(
     assert (stopped.status, stopped.termination) == ("feasible", "time_limit")
 
 
+def test_a_large_fluid_program_is_given_up_where_building_takes_most_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its rows of work are there after 80 of 100 s; its rows of capacity are not begun then."""
+    now, built = [0.0], []
+    work, held = FluidProgram._work.func, FluidProgram._held.func
+
+    def slow_work(self: FluidProgram) -> Any:
+        now[0] = 80.0
+        return work(self)
+
+    def recorded(self: FluidProgram) -> Any:
+        built.append(self.merges_above)
+        return held(self)
+
+    monkeypatch.setattr(FluidProgram, "_work", property(slow_work))
+    monkeypatch.setattr(FluidProgram, "_held", property(recorded))
+    monkeypatch.setattr(deadline_fluid, "MOST_BOUNDING", 2)
+    limit = Timer.after(100.0, clock=lambda: now[0])
+    solution = optsched.solve(elastic_jobs(5), "deadline-fluid", time_limit=limit, admission=True)
+    assert verified(solution).objective == 0.0
+    assert built[0] == 2
+
+
 def test_where_the_rule_has_no_time_either_the_fluid_program_is_not_built() -> None:
     stopped = optsched.solve(elastic_jobs(5), "deadline-fluid", time_limit=ticking(3))
     assert (stopped.status, stopped.objective) == ("limit", None)
