@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beside import SHARED, needs
 
 import optsched
 
@@ -388,15 +389,15 @@ def test_import_into_a_format_that_is_none(
     )
 
 
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "gavel"
+DATA = SHARED / "data" / "gavel"
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="Gavel's files are not here")
+@needs(DATA)
 @pytest.mark.parametrize("trace", ["max_min_fairness", "minimize_makespan"])
 def test_the_physical_traces_through_the_shell(run: Any, tmp_path: Path, trace: str) -> None:
     path = tmp_path / "i.npz"
-    given = ("--throughputs", SHARED / "physical_cluster_throughputs.json")
-    given += ("--trace", SHARED / "traces" / "physical_cluster" / f"{trace}.trace")
+    given = ("--throughputs", DATA / "physical_cluster_throughputs.json")
+    given += ("--trace", DATA / "traces" / "physical_cluster" / f"{trace}.trace")
     made = run(
         "import",
         "gavel",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
@@ -26,7 +26,7 @@ from optsched.errors import UsageError
 from optsched.libraries import AssignmentProblem, read_problem
 
 seeds = st.integers(0, 2**32 - 1)
-ORLIB = Path(__file__).resolve().parents[3] / "shared" / "data" / "orlib"
+ORLIB = SHARED / "data" / "orlib"
 
 
 # --- knapsacks -----------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def test_the_history_is_a_table_whose_bound_rises() -> None:
     assert repr(found).startswith("<Decomposition ")
 
 
-@pytest.mark.skipif(not ORLIB.is_dir(), reason="the files are not beside this checkout")
+@needs(ORLIB)
 @pytest.mark.oracle
 def test_the_root_bound_of_a_hard_assignment_is_above_the_relaxation() -> None:
     document = read_problem(ORLIB / "gap" / "data" / "chu1997" / "d05100").instance.to_document()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beside import SHARED, needs
 from refusals import refuses
 
 import optsched
@@ -18,10 +19,8 @@ from optsched.errors import UsageError
 from optsched.formats import import_chronus
 from optsched.instance import Instance
 
-DATA = Path(__file__).parents[2] / "../shared/data/chronus"
-PUBLIC = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the public data sets are not beside the project"
-)
+DATA = SHARED / "data" / "chronus"
+PUBLIC = needs(DATA)
 HEAD = (
     "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,expect_time_list,expect_value_list,"
     "best_effort,job_type\n"

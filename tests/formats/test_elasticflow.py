@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beside import SHARED, needs
 from refusals import refuses
 
 import optsched
@@ -16,10 +17,8 @@ from optsched.errors import UsageError
 from optsched.formats import import_elasticflow
 from optsched.instance import Instance
 
-DATA = Path(__file__).parents[2] / "../shared/data/elasticflow"
-PUBLIC = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the public data sets are not beside the project"
-)
+DATA = SHARED / "data" / "elasticflow"
+PUBLIC = needs(DATA)
 HEAD = "job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration\n"
 TRACE = HEAD + "x,100,1000,vgg,400,64,2,300\ny,150,500,bert,9000,8,1,50\nz,200,7,vgg,300,128,4,10\n"
 Make = Callable[..., dict[str, Any]]

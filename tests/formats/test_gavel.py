@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from refusals import refuses
 
 from optsched.errors import InvalidInput, UsageError
@@ -696,10 +696,10 @@ def test_directions_may_differ_by_rounding() -> None:
 
 # The real files ----------------------------------------------------------------------------------------------------
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "gavel"
+DATA = SHARED / "data" / "gavel"
 PHYSICAL = "physical_cluster_throughputs.json"
 SIMULATION = "simulation_throughputs.json"
-real = pytest.mark.skipif(not DATA.is_dir(), reason=f"Gavel's files are not at {DATA}")
+real = needs(DATA)
 
 
 def real_document(

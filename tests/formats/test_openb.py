@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from refusals import refuses
 
 import optsched
@@ -27,7 +27,7 @@ p1,6000,12288,1,460,P100|T4,LS,Running,50,200,
 p2,1000,1024,0,0,,BE,Running,0,100,0
 p3,8000,1024,4,1000,G2,BE,Pending,150,,
 """
-REAL = Path(__file__).parents[2] / ".." / "shared" / "data" / "traces" / "alibaba_gpu_v2023"
+REAL = SHARED / "data" / "traces" / "alibaba_gpu_v2023"
 
 
 def document(nodes: str = NODES, pods: str | None = PODS, **options: Any) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def test_times_need_pods_that_state_them(given: dict[str, Any], words: str) -> N
 
 
 @pytest.mark.oracle
-@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/traces")
+@needs(REAL)
 def test_the_real_pods_over_time() -> None:
     lists = ("openb_node_list_gpu_node.csv", "openb_pod_list_gpuspec33.csv")
     made = import_openb(*((REAL / name).read_bytes() for name in lists), over_time=True)
@@ -204,7 +204,7 @@ def test_bytes_that_are_no_text() -> None:
         import_openb(b"sn\n\xff")
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/traces")
+@needs(REAL)
 def test_gangs_on_the_real_nodes() -> None:
     made = import_openb((REAL / "openb_node_list_gpu_node.csv").read_bytes())
     sizes = {
@@ -240,7 +240,7 @@ def test_gangs_on_the_real_nodes() -> None:
     assert optsched.verify(instance, placed.to_document()).ok
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/traces")
+@needs(REAL)
 def test_the_real_pods_of_a_day() -> None:
     lists = ("openb_node_list_gpu_node.csv", "openb_pod_list_gpuspec33.csv")
     instance = Instance.from_document(

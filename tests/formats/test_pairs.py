@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from beside import SHARED
 from refusals import refuses
 
 import optsched
@@ -15,7 +16,7 @@ from optsched.errors import UsageError
 from optsched.formats import read_pairs
 from optsched.performance.learned import PairProfiles
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
+DATA = SHARED / "data"
 OWN = """gpu,first,second,fraction_first,fraction_second,batch_first,batch_second
 V100,lm,net,0.8,0.75,20,64
 V100,net,net,0.65,0.65,64,64
@@ -137,7 +138,7 @@ def test_a_job_that_is_faster_beside_another_keeps_all(
 
 
 def test_all_of_gavel_s_pairs_by_either_way() -> None:
-    flat, whole = SHARED / "perfmodel", SHARED / "gavel" / "simulation_throughputs.json"
+    flat, whole = DATA / "perfmodel", DATA / "gavel" / "simulation_throughputs.json"
     if not (flat.exists() and whole.exists()):
         pytest.skip("the tables of Gavel are not here")
     one = read_pairs(flat / "gavel_pairs_1gpu.csv", alone=flat / "gavel_simulation_isolated.csv")

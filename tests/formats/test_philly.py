@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import csv
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from refusals import refuses
 
 from optsched.errors import UsageError
@@ -18,7 +18,7 @@ from optsched.errors import UsageError
 from optsched.formats.philly import import_philly, read_machines
 from optsched.traces import Trace, describe
 
-REAL = Path(__file__).parents[2] / ".." / "shared" / "data" / "sia" / "philly_jobs.csv"
+REAL = SHARED / "data" / "sia" / "philly_jobs.csv"
 POOLS = [
     {"name": "small", "nodes": 2, "gpus_per_node": 2},
     {"name": "large", "nodes": 1, "gpus_per_node": 8},
@@ -227,7 +227,7 @@ def test_as_many_jobs_as_the_published_log_has_are_read() -> None:
 
 
 @pytest.mark.oracle
-@pytest.mark.skipif(not REAL.exists(), reason="needs ../shared/data")
+@needs(REAL)
 def test_the_real_table() -> None:
     with REAL.open() as file:
         hours = sum(float(row["gpu_time"]) for row in csv.DictReader(file)) / 3600

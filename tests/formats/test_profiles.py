@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from refusals import refuses
 
 from optsched.errors import InvalidInput, UsageError
 from optsched.formats import read_profiles
 from optsched.performance import Profiles
 
-DATA = Path(__file__).parents[2] / "../shared/data"
-PUBLIC = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the public data sets are not beside the project"
-)
+DATA = SHARED / "data"
+PUBLIC = needs(DATA)
 Put = Callable[..., Path]
 
 OWN = """workload,gpu,gpus,nodes,samples,seconds,sync

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses, reported, stated
@@ -29,10 +30,8 @@ from optsched.formats.batch_schedules import (
 from optsched.formats.shockwave import import_shockwave, read_shockwave_trace
 from optsched.traces import Trace, load_trace
 
-DATA = Path(__file__).parents[2] / "../shared/data/shockwave"
-PUBLIC = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the public data sets are not beside the project"
-)
+DATA = SHARED / "data" / "shockwave"
+PUBLIC = needs(DATA)
 LM = {5: 130.0, 10: 95.0, 20: 60.0, 40: 35.0, 80: 20.0}
 """steps/s by batch."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from refusals import refuses
 
 from optsched.errors import UsageError
@@ -18,7 +19,7 @@ from optsched.formats.sia import Pace
 from optsched.formats.sia_profiles import placement, read_step_times, read_training
 from optsched.traces import Trace, describe
 
-DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
+DATA = SHARED / "data"
 HEAD = "name,time,application,num_replicas,batch_size\n"
 WORKLOAD = f"{HEAD}a,10,net,2,40\nb,10.5,net,1,20\nc,20,net,3,40\nd,30,net,4,40\n"
 VALIDATION = {
@@ -264,7 +265,7 @@ def test_options_that_make_no_sense(profiles: Path) -> None:
 
 # --- the real files ---------------------------------------------------------------------------------------------------
 
-real = pytest.mark.skipif(not (DATA / "sia").exists(), reason="needs ../shared/data")
+real = needs(DATA / "sia")
 
 
 @real

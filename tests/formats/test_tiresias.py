@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beside import SHARED, needs
 from refusals import refuses
 
 from optsched.cli.main import main
@@ -15,10 +16,8 @@ from optsched.errors import UsageError
 from optsched.formats import import_tiresias
 from optsched.instance import Instance
 
-DATA = Path(__file__).parents[2] / "../shared/data/tiresias"
-PUBLIC = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the public data sets are not beside the project"
-)
+DATA = SHARED / "data" / "tiresias"
+PUBLIC = needs(DATA)
 HEAD = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
 TRACE = HEAD + "0,1,30,606,vgg,164,30\n1,8,0,133,vgg,147,23\n2,2,30,157,net,127,26\n"
 SPEC = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n"

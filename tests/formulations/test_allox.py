@@ -7,11 +7,11 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.optimize as so
+from beside import SHARED, needs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_instances import made, verified
@@ -26,7 +26,7 @@ from optsched.solution.plan import LinearPlan
 
 pytestmark = pytest.mark.property
 
-FORMS = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "forms" / "goldens.json"
+FORMS = SHARED / "oracles" / "forms" / "goldens.json"
 REFERENCE = [[4, 7], [3, 9], [8, 5], [6, 6], [2, 10]]
 seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=12, deadline=None)
@@ -95,7 +95,7 @@ def test_reference(name: str, solver: str) -> None:
     assert solution.bound == pytest.approx(36.0, rel=1e-7)
 
 
-@pytest.mark.skipif(not FORMS.is_file(), reason="the oracles are not beside this checkout")
+@needs(FORMS)
 def test_golden_value() -> None:
     golden = json.loads(FORMS.read_text())["allox"]
     assert (

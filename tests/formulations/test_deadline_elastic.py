@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from plan_instances import leases, made, verified
 from refusals import refuses
 
@@ -18,8 +18,7 @@ from optsched.errors import InvalidArgument
 from optsched.instance import Instance
 from optsched.simulation import simulate
 
-ORACLES = Path(__file__).resolve().parents[3] / "shared" / "oracles"
-MISSING = "the oracles are not beside this checkout"
+ORACLES = SHARED / "oracles"
 SLOT = 60.0
 
 
@@ -578,7 +577,7 @@ def elasticflow_case(case: dict[str, Any]) -> Instance:
 
 
 @pytest.mark.oracle
-@pytest.mark.skipif(not ORACLES.exists(), reason=MISSING)
+@needs(ORACLES)
 def test_elasticflow_sets() -> None:
     cases = json.loads((ORACLES / "elasticflow" / "elasticflow_cases.json").read_text())["cases"]
     won = 0
@@ -594,7 +593,7 @@ def test_elasticflow_sets() -> None:
 
 
 @pytest.mark.oracle
-@pytest.mark.skipif(not ORACLES.exists(), reason=MISSING)
+@needs(ORACLES)
 def test_elasticflow_as_published_keeps_what_its_shares_keep() -> None:
     """It keeps no set that cannot be kept, and each of which all jobs find a share."""
     path = ORACLES / "elasticflow" / "elasticflow_cases.json"
@@ -678,7 +677,7 @@ def test_elasticflow_expands_to_more_gpus_not_to_another_pool_with_as_many() -> 
 
 
 @pytest.mark.oracle
-@pytest.mark.skipif(not (ORACLES / "forms").is_dir(), reason=MISSING)
+@needs(ORACLES / "forms")
 def test_golden_cores_of_leases() -> None:
     """Gangs in whole leases are slots of a single level."""
     decided = set()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from plan_instances import leases, made, soft_leases, verified
 from refusals import refuses
 from test_lease import SOFT
@@ -18,8 +18,7 @@ from formulations import deadline_fluid
 from optsched.errors import UsageError
 from optsched.instance import Instance
 
-ORACLES = Path(__file__).resolve().parents[3] / "shared" / "oracles"
-MISSING = "the oracles are not beside this checkout"
+ORACLES = SHARED / "oracles"
 
 
 def solve(instance: Instance, **options: Any) -> optsched.Solution:
@@ -491,7 +490,7 @@ def test_a_tampered_plan_is_refused(change: dict[str, float], words: str) -> Non
 
 
 @pytest.mark.oracle
-@pytest.mark.skipif(not (ORACLES / "elasticflow").is_dir(), reason=MISSING)
+@needs(ORACLES / "elasticflow")
 def test_what_slots_can_keep_is_kept_with_less_gpu_time() -> None:
     path = ORACLES / "elasticflow" / "elasticflow_cases.json"
     for case in json.loads(path.read_text())["cases"]:
@@ -519,7 +518,7 @@ def test_what_slots_can_keep_is_kept_with_less_gpu_time() -> None:
 
 
 @pytest.mark.oracle
-@pytest.mark.skipif(not (ORACLES / "chronus").is_dir(), reason=MISSING)
+@needs(ORACLES / "chronus")
 def test_no_lease_is_worth_more() -> None:
     path = ORACLES / "chronus" / "chronus_cases.json"
     for case in json.loads(path.read_text())["cases"]:
@@ -538,7 +537,7 @@ def test_no_lease_is_worth_more() -> None:
 
 
 @pytest.mark.oracle
-@pytest.mark.skipif(not (ORACLES / "forms").is_dir(), reason=MISSING)
+@needs(ORACLES / "forms")
 def test_golden_cores() -> None:
     goldens = json.loads((ORACLES / "forms" / "goldens.json").read_text())
     for case in goldens["lease"]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from beside import SHARED, needs
 
 import optsched
 from optsched.registry import names
 
-CASES = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "gavel"
+CASES = SHARED / "oracles" / "gavel"
 RULES = ("isolated", "fifo", "proportional-shares", "gandiva", "matching")
 SOLVERS = ("highs", "clarabel")
 MORE_SOLVERS = ("highs-ipm", "glop")
@@ -28,7 +28,7 @@ def cases() -> list[dict[str, object]]:
 
 pytestmark = [
     pytest.mark.oracle,
-    pytest.mark.skipif(not CASES.is_dir(), reason="the oracles are not beside this checkout"),
+    needs(CASES),
 ]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from plan_instances import LEASE, leases, made, soft_leases, verified
 from refusals import refuses
 
@@ -18,7 +18,7 @@ from optsched.generate import generate
 # Private names: the inner steps of an answer are compared with a reference
 from optsched.solution.measures import measure
 
-ORACLES = Path(__file__).resolve().parents[3] / "shared" / "oracles"
+ORACLES = SHARED / "oracles"
 SENSES = {"minimize": "minimise", "maximize": "maximise", "random": "random"}
 REFERENCE = [
     ([1, 1, 1], [2, 2, 2], [2, 3, 4], 1, False),
@@ -67,9 +67,7 @@ def test_reference_feasibility(
         assert len(set(told)) == len(told)
 
 
-@pytest.mark.skipif(
-    not (ORACLES / "forms").is_dir(), reason="the oracles are not beside this checkout"
-)
+@needs(ORACLES / "forms")
 def test_golden_feasibility() -> None:
     for case in json.loads((ORACLES / "forms" / "goldens.json").read_text())["lease"]:
         instance = leases(case["gang"], case["leases"], case["deadline"], case["gpus"])

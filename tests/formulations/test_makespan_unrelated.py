@@ -6,10 +6,10 @@ import itertools
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from plan_instances import machines, made, random_unrelated, verified
 
 import optsched
@@ -20,7 +20,7 @@ from optsched.solvers import HighsSession
 
 pytestmark = pytest.mark.oracle
 
-FORMS = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "forms" / "goldens.json"
+FORMS = SHARED / "oracles" / "forms" / "goldens.json"
 REFERENCE = [[6, 3], [4, 8], [5, 5], [9, 2]]
 
 
@@ -40,7 +40,7 @@ def test_reference(program: str, solver: str) -> None:
     assert solution.schedule.end.max() == 9.0
 
 
-@pytest.mark.skipif(not FORMS.is_file(), reason="the oracles are not beside this checkout")
+@needs(FORMS)
 def test_golden_value() -> None:
     golden = json.loads(FORMS.read_text())["rcmax"]
     for program in ("assignment", "timeline"):

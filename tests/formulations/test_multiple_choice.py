@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from beside import SHARED, needs
 from documents import instance_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -321,10 +321,8 @@ def test_pruned_columns_are_remembered() -> None:
 
 # --- the benchmark of Chu and Beasley --------------------------------------------------------------------------------
 
-ORLIB = Path(__file__).resolve().parents[3] / "shared" / "data" / "orlib" / "mkp"
-beside = pytest.mark.skipif(
-    not ORLIB.is_dir(), reason="the benchmark files are not beside this checkout"
-)
+ORLIB = SHARED / "data" / "orlib" / "mkp"
+beside = needs(ORLIB)
 
 
 def chu_beasley(file: str) -> Iterator[Instance]:

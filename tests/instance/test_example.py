@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED
 from refusals import refuses
 
 from optsched.instance import Colocation, Instance, Resource, Tenant
 
 Document = dict[str, Any]
-DESIGN = Path(__file__).parents[3] / "shared" / "design.md"
+DESIGN = SHARED / "design.md"
 
 
 @pytest.fixture

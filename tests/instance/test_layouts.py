@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
@@ -18,9 +18,7 @@ from optsched.instance import Layouts
 from optsched.instance.cluster import Partition
 from optsched.performance import partitions_of
 
-ORACLE = (
-    Path(__file__).parents[3] / "shared" / "oracles" / "forms" / "mig_a100_maximal_layouts.json"
-)
+ORACLE = SHARED / "oracles" / "forms" / "mig_a100_maximal_layouts.json"
 
 
 def of_gpu(gpu: str) -> tuple[Partition, ...]:
@@ -66,7 +64,7 @@ def test_an_a100_has_the_published_counts_of_layouts() -> None:
 
 
 @pytest.mark.oracle
-@pytest.mark.skipif(not ORACLE.exists(), reason="needs ../shared")
+@needs(ORACLE)
 def test_the_maximal_layouts_of_an_a100_are_those_of_the_oracle() -> None:
     expected = [
         {(name, start) for name, start, _ in layout} for layout in json.loads(ORACLE.read_text())

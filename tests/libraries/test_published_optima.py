@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from beside import SHARED, needs
 
 import optsched
 from optsched.libraries import problems_in, read_problem
 
-ORLIB = Path(__file__).resolve().parents[3] / "shared" / "data" / "orlib"
+ORLIB = SHARED / "data" / "orlib"
 
 pytestmark = [
     pytest.mark.oracle,
-    pytest.mark.skipif(not ORLIB.is_dir(), reason="the files are not beside this checkout"),
+    needs(ORLIB),
 ]
 
 

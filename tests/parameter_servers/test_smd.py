@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parameter_server_cases import REFERENCE, Case, Job, options_document, random_case
@@ -21,7 +22,7 @@ from optsched.cli.main import main
 
 pytestmark = pytest.mark.oracle
 
-GOLDENS = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "forms" / "goldens.json"
+GOLDENS = SHARED / "oracles" / "forms" / "goldens.json"
 NAMES = ("smd", "smd-tight", "multiple-choice")
 VALUES = dict(zip(NAMES, (87.613932, 87.613932, 120.431270), strict=True))
 
@@ -68,7 +69,7 @@ def test_solutions_verify(name: str) -> None:
     assert not optsched.verify(instance, document).ok
 
 
-@pytest.mark.skipif(not GOLDENS.is_file(), reason="the oracles are not beside this checkout")
+@needs(GOLDENS)
 def test_the_oracle() -> None:
     golden = json.loads(GOLDENS.read_text())["smd"]
     jobs = [

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from documents import instance_document
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
-from time_cases import SHARED
 
 from optsched.assembly import model_of
 from optsched.instance import Instance
@@ -25,7 +25,7 @@ from optsched.performance.ways import Ways
 pytestmark = pytest.mark.property
 
 CASES = SHARED / "oracles" / "pollux" / "goodput_cases.json"
-needs_oracle = pytest.mark.skipif(not CASES.is_file(), reason="the shared oracles are not here")
+needs_oracle = needs(CASES)
 NAMES = ("alpha_c", "beta_c", "alpha_n", "beta_n", "alpha_r", "beta_r", "gamma")
 ADAPTDL_ZERO = 1e-8
 

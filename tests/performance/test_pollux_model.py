@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
-from time_cases import SHARED, grid, log_error, random_ways
+from time_cases import grid, log_error, random_ways
 
 from optsched.performance import Profiles, Source
 
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.property
 LAW = np.array([0.05, 0.002, 0.1, 0.004, 0.04, 0.001, 2.0])
 SHAPES = [(1, 1), (2, 1), (3, 1), (4, 1), (2, 2), (4, 2), (8, 2), (16, 4)]
 CASES = SHARED / "oracles" / "pollux" / "fit_cases.json"
-needs_oracle = pytest.mark.skipif(not CASES.is_file(), reason="the shared oracles are not here")
+needs_oracle = needs(CASES)
 positive = st.floats(1e-6, 1e3)
 
 

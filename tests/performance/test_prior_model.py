@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from documents import instance_document
 from instance_cases import configurations
 from refusals import refuses
@@ -26,7 +27,7 @@ from optsched.performance.prior import Prior
 pytestmark = pytest.mark.property
 
 Document = dict[str, Any]
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "perfmodel"
+DATA = SHARED / "data" / "perfmodel"
 
 POOLS: list[Document] = [
     {"name": "v100", "gpu": "V100-SXM2-16GB", "nodes": 4, "gpus_per_node": 4},
@@ -233,10 +234,10 @@ def test_wrong_options(options: Document, message: str) -> None:
         model_of(Instance.from_document(document(**options)))
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")
+@needs(DATA)
 def test_the_ratio_on_a_public_table() -> None:
     """From every GPU type to every other on 1 GPU: a mean error of 35 %, a median of 24 %, no bias."""
-    with (SHARED / "gavel_physical_isolated.csv").open() as file:
+    with (DATA / "gavel_physical_isolated.csv").open() as file:
         rows = [
             row
             for row in csv.DictReader(file)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from refusals import refuses
-from time_cases import SHARED, join
+from time_cases import join
 
 from optsched.formats import read_profiles
 from optsched.performance import Profiles
@@ -108,9 +109,7 @@ def test_a_curve_that_follows_no_law_leaves_the_others(model: type[UniversalScal
     assert np.isnan(times.seconds[:4]).all() and np.isfinite(times.seconds[4:]).all()
 
 
-@pytest.mark.skipif(
-    not (SHARED / "data" / "sia" / "profiles" / "bert").is_dir(), reason="needs ../shared"
-)
+@needs(SHARED / "data" / "sia" / "profiles" / "bert")
 @pytest.mark.parametrize("model", [Amdahl, UniversalScalability])
 def test_measured_profiles_are_fitted(model: type[UniversalScalability]) -> None:
     profiles = read_profiles(SHARED / "data" / "sia" / "profiles" / "bert")

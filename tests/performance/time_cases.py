@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,6 @@ from optsched.performance import Profiles
 
 # Private names: a model by its class, where the registry knows it by name
 from optsched.performance.ways import Ways
-
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
 def random_ways(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
+from beside import SHARED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ranked_cases import order_of, seen
@@ -22,7 +22,6 @@ from optsched.rounds import RoundPolicy
 from optsched.rounds.order import Order
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
-SHARED = Path(__file__).parents[2].parent / "shared"
 
 
 def made(name: str, **options: object) -> Ranking:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
+from beside import SHARED
 
 from optsched import Instance
 from optsched.formats import import_elasticflow
@@ -15,7 +15,6 @@ from optsched.simulation import simulate
 
 pytestmark = pytest.mark.oracle
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 REFERENCE = SHARED / "oracles" / "elasticflow" / "fig8a_reference.json"
 WITHIN = 0.02
 PUBLISHED = {"moves": "published"}

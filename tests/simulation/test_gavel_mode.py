@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 
 import optsched
 from optsched.errors import UsageError
@@ -18,7 +18,6 @@ from optsched.traces import Trace
 
 pytestmark = pytest.mark.oracle
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 RUNS = SHARED / "oracles" / "gavel" / "sim"
 TABLE = SHARED / "data" / "gavel" / "simulation_throughputs.json"
 CLUSTERS = {
@@ -88,7 +87,7 @@ QUICK = {
 """The other runs take longer, and are a slow study."""
 
 
-@pytest.mark.skipif(not RUNS.is_dir(), reason="the oracles are not beside this checkout")
+@needs(RUNS)
 @pytest.mark.parametrize(
     "run",
     [

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from documents import instance_document
 from project_files import section_of
 
@@ -30,7 +31,7 @@ from plan_instances import machines, random_unrelated
 
 pytestmark = pytest.mark.property
 
-PROJECTS = Path(__file__).resolve().parents[3] / "shared" / "data" / "orlib" / "mmrcpsp"
+PROJECTS = SHARED / "data" / "orlib" / "mmrcpsp"
 
 
 def project(path: Path) -> Instance:
@@ -75,9 +76,7 @@ def project(path: Path) -> Instance:
     )
 
 
-@pytest.mark.skipif(
-    not PROJECTS.is_dir(), reason="the project instances are not beside this checkout"
-)
+@needs(PROJECTS)
 @pytest.mark.parametrize(("name", "best"), [("j104_1", 27), ("j1040_1", 19), ("j1010_1", None)])
 @pytest.mark.parametrize("level", [1, 2])
 def test_a_wrong_proof_of_cp_sat_is_never_reported(name: str, best: int | None, level: int) -> None:
@@ -145,9 +144,7 @@ def plain_model(program: TimelineProgram) -> Values:
     )  # fmt: skip
 
 
-@pytest.mark.skipif(
-    not PROJECTS.is_dir(), reason="the project instances are not beside this checkout"
-)
+@needs(PROJECTS)
 def test_the_known_wrong_proof_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     from optsched.solvers import CpSat
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from hypothesis import given
 from hypothesis import strategies as st
 
 # Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic import collectives
 
-SHARED = Path(__file__).parents[4] / "shared" / "data" / "perfmodel"
+DATA = SHARED / "data" / "perfmodel"
 ALL = [collectives.ring_all_reduce, collectives.tree_all_reduce]
 sizes = st.floats(1.0, 1e12)
 speeds = st.floats(1e6, 1e13)
@@ -177,9 +177,9 @@ def test_nccl_with_more_bandwidth_is_never_slower(
     assert faster <= collectives.nccl_times(size, k, n, b, b).min(axis=0) * (1 + 1e-12)
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")
+@needs(DATA)
 def test_a_second_reading_of_the_constants_agrees() -> None:
-    other = json.loads((SHARED / "nccl_model_constants.json").read_text())
+    other = json.loads((DATA / "nccl_model_constants.json").read_text())
     order = ("LL", "LL128", "Simple")
     assert tuple(other["order"]) == order
     for a, name in ((collectives.TREE, "tree"), (collectives.RING, "ring")):

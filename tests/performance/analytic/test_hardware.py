@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from beside import SHARED, needs
 from refusals import refuses
 
 from optsched.instance import Layouts
@@ -25,8 +25,8 @@ from optsched.performance.analytic.hardware import (
     slice_of,
 )
 
-SHARED = Path(__file__).parents[4] / "shared" / "data" / "perfmodel"
-needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")
+DATA = SHARED / "data" / "perfmodel"
+needs_shared = needs(DATA)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def most_of_each(board: Board) -> list[int]:
 
 @needs_shared
 def test_a_second_table_of_boards_agrees() -> None:
-    with (SHARED / "gpu_specs.csv").open() as file:
+    with (DATA / "gpu_specs.csv").open() as file:
         others = {re.split(r" \(", row["gpu"])[0]: row for row in csv.DictReader(file)}
     assert set(others) == {board.name for board in rows()}
     for board in rows():
@@ -162,7 +162,7 @@ def test_a_second_table_of_boards_agrees() -> None:
 
 @needs_shared
 def test_a_second_table_of_slices_agrees() -> None:
-    with (SHARED / "mig_profiles.csv").open() as file:
+    with (DATA / "mig_profiles.csv").open() as file:
         others = list(csv.DictReader(file))
     seen = 0
     for other in others:
