@@ -476,6 +476,14 @@ class Profile:
         first = max(int(self._edges.searchsorted(begin + ROUNDING, "right")) - 1, 0)
         return first, max(int(self._edges.searchsorted(end)), first)
 
+    def is_free_now(self, level: Level) -> bool:
+        """Whether all that a level holds is free in the step that has begun now."""
+        first, _ = self._steps(0.0, 0.0)
+        return all(
+            self.free[resource, first] >= amount * (1.0 - ROUNDING)
+            for resource, amount in level.holds
+        )
+
     def has_room(self, run: Run) -> bool:
         """Whether all that a run holds and spends is free."""
         for level, begin, end in run.pieces:
@@ -671,7 +679,8 @@ class LevelPlan:
             for other in job.levels
             if (other.deadline, other.value) == (level.deadline, level.value) and not other.spends
         ]
-        for other in sorted(others, key=lambda other: other.gpus * other.duration):
+        free = [other for other in others if self.profile.is_free_now(other)]
+        for other in sorted(free, key=lambda other: other.gpus * other.duration):
             starts, _, room = self.profile.room([other], 0.0, first.begin)
             until = float(np.append(starts, first.begin)[np.append(room[0], False).argmin()])
             if until == first.begin and other is first.level:

@@ -16,7 +16,7 @@ from formulations.deadline_fluid import FluidProgram
 from formulations.elasticflow import ElasticFlow
 from formulations.horizon import NO_VALUE
 from formulations.lease_room import earliest
-from formulations.level_planner import LevelJob, LevelPlan, level_jobs, plan_levels
+from formulations.level_planner import LevelJob, LevelPlan, Profile, level_jobs, plan_levels
 from optsched.candidates import Classes
 from optsched.decomposition import by_parts
 from optsched.errors import UsageError
@@ -232,6 +232,29 @@ def test_a_fluid_answer_by_rule_makes_the_levels_of_jobs_once_and_within_the_lim
     stopped = optsched.solve(elastic_jobs(5), "deadline-fluid", time_limit=limit, admission=True)
     assert verified(stopped).objective == 5.0
     assert [timer.seconds for timer in timers] == [5.0]
+
+
+def test_jobs_that_wait_look_for_no_room_where_nothing_is_free_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One GPU runs one of three jobs, and the others wait for it."""
+    starting, looks = [False], []
+    room, start_early = Profile.room, LevelPlan.start_early
+
+    def counted(*given: Any) -> Any:
+        looks.append(starting[0])
+        return room(*given)
+
+    def watched(self: LevelPlan, timer: Timer) -> None:
+        starting[0] = True
+        start_early(self, timer)
+        starting[0] = False
+
+    monkeypatch.setattr(Profile, "room", counted)
+    monkeypatch.setattr(LevelPlan, "start_early", watched)
+    solution = solve(elastic_jobs(3, gpus=1), "deadline-elastic", program=False)
+    assert solution.objective == 0.0
+    assert looks and not any(looks)
 
 
 def test_a_plan_by_rule_has_as_many_numbers_as_jobs() -> None:
