@@ -27,7 +27,7 @@ from optsched.instance.layouts import MIG
 from optsched.instance.reading import listed, show
 from optsched.instance.staying import must_stay
 from optsched.performance import partitions_of
-from optsched.placement.reserved import HeldGpus, cells_fit
+from optsched.placement.reserved import JobsOnGpus, cells_fit
 from optsched.placement.shares import Shares
 from optsched.solution import Rounds
 from optsched.solution.certificate import FEASIBILITY
@@ -228,7 +228,7 @@ def reserved_cells_kept(
         for name in entry.names:
             jobs.append(np.full(len(given), names.index(name)))
             gpus.append(given)
-    fits = cells_fit(instance, HeldGpus(np.concatenate(jobs), np.concatenate(gpus)), cells)
+    fits = cells_fit(instance, JobsOnGpus(np.concatenate(jobs), np.concatenate(gpus)), cells)
     if fits:
         return []
     tenants = ", ".join(dict.fromkeys(str(one["tenant"]) for one in cells))

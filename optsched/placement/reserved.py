@@ -22,7 +22,7 @@ SECONDS = 60.0
 """Time limit of the search for cells: most searches end at the root, within milliseconds."""
 
 
-class HeldGpus(NamedTuple):
+class JobsOnGpus(NamedTuple):
     """Which jobs have which GPUs of the cluster; arrays of one entry per job and GPU.
 
     A GPU of which several jobs have shares has several entries.
@@ -52,7 +52,7 @@ class _CellKind(NamedTuple):
 
 
 def cells_fit(
-    instance: Instance, held: HeldGpus, constraints: Iterable[Mapping[str, Any]]
+    instance: Instance, held: JobsOnGpus, constraints: Iterable[Mapping[str, Any]]
 ) -> bool | None:
     """Whether all reserved cells have aligned GPUs of one node, which hold all jobs of their tenant
     and no others. None if the search ended before it was known.
@@ -63,7 +63,7 @@ def cells_fit(
     Parameters
     ----------
     instance : Instance
-    held : HeldGpus
+    held : JobsOnGpus
     constraints : iterable of mappings
         Those of kind ``cells`` that are reserved.
     """
@@ -103,7 +103,7 @@ def _has_point(arrays: LinearArrays) -> bool | None:
 
 
 def _cell_kinds(
-    instance: Instance, held: HeldGpus, constraint: Mapping[str, Any]
+    instance: Instance, held: JobsOnGpus, constraint: Mapping[str, Any]
 ) -> list[_CellKind]:
     """The cells of a constraint, by size."""
     cluster = instance.cluster
