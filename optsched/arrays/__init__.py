@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, TypeVar
 
 import numpy as np
@@ -565,7 +566,8 @@ def _found_among_a_few(known: IntArray, wanted: IntArray) -> IntArray:
     """The same by a dictionary of the bytes of the rows."""
     # The last value written wins, which is the first of several equal rows.
     row = dict(zip(_bytes_of_rows(known[::-1]), range(len(known) - 1, -1, -1), strict=True))
-    return np.array([row.get(key, -1) for key in _bytes_of_rows(wanted)], np.int64)
+    found = map(row.get, _bytes_of_rows(wanted), repeat(-1))
+    return np.fromiter(found, np.int64, len(wanted))
 
 
 def _bytes_of_rows(rows: IntArray) -> list[bytes]:
