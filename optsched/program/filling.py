@@ -36,7 +36,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
 from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import LinearArrays
 from optsched.program.minimum import LexicographicMinimum
-from optsched.program.side_rows import FloorMeasure, SideRows
+from optsched.program.side_rows import FloorMeasure, SameWords, SideRows
 from optsched.program.total import Total
 
 if TYPE_CHECKING:  # a solver in another process loads no candidates
@@ -58,6 +58,10 @@ LOOSE, LOOSEST = 1e-10, 1e-7
 """Relative slack of levels that were reached before,
 which a solver meets up to its tolerance only; and the most. Stages by prices need none.
 """
+
+CLOSED_ROW = "closed"
+CLOSED_WORDS = "no allocation with the levels that filling gives uses these columns"
+"""Name of the row of the last program that keeps closed columns empty, and what it says."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +142,9 @@ class Filling:
     closes, caps : bool
         Whether columns are closed, and floors cap levels. False: as stages were solved that do not
         say so.
-    empties : bool
-        Whether closed columns are empty in the programs of later stages. A solver that is less
-        exact may need a little of them.
+    empties, empties_last : bool
+        Whether closed columns are empty in the programs of later stages, and in the last one. A
+        solver that is less exact may need a little of them.
     """
 
     def __init__(
@@ -149,10 +153,11 @@ class Filling:
         closes: bool = True,
         caps: bool = True,
         empties: bool = False,
+        empties_last: bool = False,
     ) -> None:
         assert isinstance(program.utility, LexicographicMinimum)
         self.program, self.utility, self.closes = program, program.utility, closes
-        self.empties = empties
+        self.empties, self.empties_last = empties, empties_last
         self.open = np.ones(program.classes.columns, bool)
         if closes:
             self.open[program.limit_rows.closed_columns] = False
@@ -406,10 +411,26 @@ class Filling:
             slack=C.count * level * self.loose,
             describe=partial(_kept_words, C, level),
         )
-        side = (*self.program.side, floor)
+        side = (*self.program.side, *self._closing, floor)
         return replace(
             self.program, utility=Total(np.ones(len(level))), levels=self._then, side=side
         )
+
+    @property
+    def _closing(self) -> tuple[SideRows, ...]:
+        """The row that keeps closed columns empty in the last program, where there is one.
+
+        Without it the prices of the last program would have to rise until no class gains by these
+        columns: very far where a column uses hardly more of the resources than an open one.
+        """
+        closes = ~self.open
+        closes[self.program.limit_rows.closed_columns] = False
+        closed = np.flatnonzero(closes)
+        if not (self.empties_last and len(closed)):
+            return ()
+        shape = 1, self.program.classes.columns
+        row = sp.csr_matrix((np.ones(len(closed)), closed, [0, len(closed)]), shape=shape)
+        return (SideRows.bar(CLOSED_ROW, row, SameWords(CLOSED_WORDS)),)
 
     @property
     def _then(self) -> sp.csr_matrix:

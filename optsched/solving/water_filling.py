@@ -42,9 +42,10 @@ log = logging.getLogger("optsched")
 FILLING = "filling"
 CLOSES = "closes"
 """Mark of stages that close columns: 1, 2 if floors cap levels too, 3 if closed columns are also
-fixed at 0. Stages of older files have no mark and close nothing.
+fixed at 0, 4 if they are in the last program too. Stages of older files have no mark and close
+nothing.
 """
-MARKS = (1.0, 2.0, 3.0)
+MARKS = (1.0, 2.0, 3.0, 4.0)
 """Values of `CLOSES`."""
 UNPROVED = "the duals of a stage of filling prove another level than its point has"
 WRONG = 1e-3
@@ -133,7 +134,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
                 {
                     "segment": np.array([float(number)]),
                     "slack": np.array([filling.loose]),
-                    CLOSES: np.array([3.0 if filling.empties else 1.0 + filling.has_floors]),
+                    CLOSES: np.array([4.0 if filling.empties_last else 1.0 + filling.has_floors]),
                 },
             )
         )
@@ -220,7 +221,7 @@ class _PricedRuns(_Runs):
     def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays]:
         # Levels are exact to rounding. A slack of many classes would let others rise by more than
         # that.
-        filling.loose, filling.empties = 0.0, True
+        filling.loose, filling.empties, filling.empties_last = 0.0, True, True
         number, values = self.session.stage(path, self.engine.limits_left())
         arrays = self.engine.build(lambda: filling.segment(path, number))
         return number, self.engine.record(values), arrays
@@ -361,7 +362,7 @@ def filling_of(program: AllocationProgram, stages: Sequence[Stage]) -> Filling:
     """The filling in its first state, with the settings under which the stages were solved."""
     marks = stages[0].kept.get(CLOSES, EMPTY) if stages else np.array([2.0])
     closes = float(marks[0]) if len(marks) else 0.0
-    return Filling(program, closes=closes > 0, caps=closes > 1, empties=closes > 2)
+    return Filling(program, closes > 0, closes > 1, closes > 2, closes > 3)
 
 
 def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:

@@ -138,7 +138,7 @@ def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Fi
         return False
     if filling.closes and stage.kept[CLOSES][0] not in MARKS:
         findings.add(
-            f"{path}.kept.{CLOSES}", f"found {stage.kept[CLOSES][0]!r}, expected 1, 2 or 3"
+            f"{path}.kept.{CLOSES}", f"found {stage.kept[CLOSES][0]!r}, expected 1, 2, 3 or 4"
         )
     # A stage begins where the last one stopped, and may not end before that.
     start = filling.clock

@@ -11,6 +11,10 @@ import pytest
 
 import optsched
 from optsched import Instance, Solution
+from optsched.program import AllocationProgram, LexicographicMinimum
+
+# Private names: states of a filling that searches come to with 100,000 classes only
+from optsched.program.filling import Filling
 from optsched.solvers.prices import solve_filling
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "formulations"))
@@ -257,3 +261,32 @@ def test_dominant_shares_above_floors_of_throughput(seed: int, kind: str) -> Non
     assert optsched.verify(instance, found.to_document()).ok
     ours, theirs = found.figures["dominant share"], other.figures["dominant share"]
     assert ours == pytest.approx(theirs, abs=1e-6 * max(theirs.values()))
+
+
+def test_prices_are_no_higher_than_columns_closed_by_stages_ask_for() -> None:
+    """A column that saves hardly any GPU time would be kept empty by very high prices alone."""
+    jobs = 1000
+    instance = due(jobs, {"a": 62, "b": 62, "c": 62}, 2, slack=3.0, gpus=1 + np.arange(jobs) % 3)
+    found = optsched.solve(instance, "drf", solver="prices", constraints=DEADLINES)
+    duals = found.to_document()["duals"]
+    assert found.status == "optimal" and found.gap <= 1e-9
+    assert duals["closed"][0] > 0 and max(duals["capacity"]) < 20.0
+    assert optsched.verify(instance, found.to_document()).ok
+
+
+def test_time_in_a_closed_column_is_made_up_for_in_the_others() -> None:
+    """A gap of all classes may leave one of them some time there; its level must not fall."""
+    C = optsched.compile(drawn(6, {"a": 2, "b": 4}, 1)).classes(frozenset({"weight"}))
+    nobody, ones = np.zeros(0), np.ones(len(C))
+    alone = np.full(len(C), -1), nobody, np.zeros(0, bool), np.zeros(len(C))
+    utility = LexicographicMinimum(ones, ones, *alone)
+    program = AllocationProgram(C, utility, C.throughput)
+    filling = Filling(program, empties=True, empties_last=True)
+    wide = int(np.flatnonzero(np.bincount(C.class_a) > 1)[0])
+    closed, other = np.flatnonzero(C.class_a == wide)[:2]
+    filling.open[closed] = False
+    stages = solve_filling.PricedFilling(program)
+    stages.x[[closed, other]] = 1e-6, 0.25
+    moved = stages._on_open_columns(filling.final())
+    assert moved[closed] == 0.0
+    assert program.level(moved) == pytest.approx(program.level(stages.x), rel=1e-14)

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, quotient
+from optsched.arrays import FloatArray, quotient
 from optsched.program import AllocationProgram
 from optsched.program.filling import HELD, Path
 from optsched.solution.values import PointStatus, Termination, Values
@@ -25,12 +25,10 @@ UNCLEAR = 1e-4
 way by rounding, and pools where they hold little gain much by that. The stage has both sides, its
 value and its bound, and whoever is frozen is held beyond this doubt (`Filling.freeze`).
 """
-PARTS = (0.0, 1e-3, 1e-1)
-"""Parts of the classes that a stage holds whose level is worth less than 1 at the prices from which
-the search for those of the last program begins.
+PARTS = (1.0, 0.999, 0.9)
+"""Parts of the classes that a stage holds that give up nothing of their levels at the prices from
+which the search for those of the last program begins.
 """
-HIGHER = (1e1, 1e2, 1e3)
-"""Factors on the first of these, as those who wait need higher prices to be worth nothing."""
 
 
 class PricedFilling:
@@ -49,7 +47,7 @@ class PricedFilling:
         self.floors = floor_measures(program, self.market)
         self.search = ClockSearch(self.market, program.classes.count, self.floors)
         self.x = np.zeros(program.classes.columns)
-        self.proofs: list[tuple[Multipliers, BoolArray]] = []
+        self.proofs: list[Multipliers] = []
         self.floors_met = not self.floors
 
     def stage(self, path: Path, limits: Limits) -> tuple[int, Values]:
@@ -83,7 +81,7 @@ class PricedFilling:
             rise -= lack
             if not lack <= UNCLEAR and end is Termination.OPTIMAL:
                 end = Termination.IMPRECISE
-            self.proofs.append((m, path.filling.open.copy()))
+            self.proofs.append(m)
         self.x = found.x
         return number, Values(
             end,
@@ -97,27 +95,36 @@ class PricedFilling:
             words=f"{found.passes} passes, {found.steps} steps",
         )
 
-    def _gain(self, proof: Multipliers) -> FloatArray:
-        """What one unit of each column is worth beyond its cost, shape (N,)."""
-        program, klass = self.program, self.program.classes.class_a
-        worth = program.levels.T @ proof.of_level - proof.rent[klass]
-        for measure, of_floor in zip(self.measures, proof.of_floors, strict=True):
-            worth += measure.part * (program.classes.count * of_floor)[klass]
-        return np.asarray(worth - self.market.usage.T @ proof.prices)
-
     def last(self, program: AllocationProgram, limits: Limits) -> Values:
         """Values of the last program (`Filling.final`): at first at prices at which nobody gives up
         of its level to raise the total.
+
+        Multiples of the multipliers of a stage cost nothing there: all that they charge for is
+        used. So a class stays at its level where a unit of it costs at least what the total gains
+        by it in the best column of the class.
         """
-        first = np.zeros((len(PARTS), len(self.market.capacity)))
-        gain = np.zeros(len(self.x))
-        for proof, is_open in self.proofs:
-            of_level = proof.of_rising
-            unit = np.quantile(of_level[of_level > HELD * of_level.max()], PARTS)
-            more = self._gain(proof) / unit[0]
-            # Prices before are so high that columns stay closed which this stage had no more.
-            closed = np.flatnonzero(~is_open & (gain < 0))
-            factor = quotient(more[closed], -gain[closed]).max(initial=1.0)
-            first = factor * first + proof.prices / unit[:, np.newaxis]
-            gain = factor * gain + more
-        return solve_linear(program, limits, self.x, [*first, *np.outer(HIGHER, first[0])])
+        C, first = program.classes, np.zeros((len(PARTS), len(self.market.capacity)))
+        by_level = quotient(program.gain, self.program.gain)
+        by_level[program.limit_rows.closed_columns] = 0.0
+        most = np.zeros(len(C))
+        np.maximum.at(most, C.class_a, by_level)
+        for proof in self.proofs:
+            held = proof.of_rising > HELD * proof.of_rising.max()
+            wanted = most[held] / proof.of_rising[held]
+            first += np.quantile(wanted, PARTS)[:, np.newaxis] * proof.prices
+        return solve_linear(program, limits, self._on_open_columns(program), list(first))
+
+    def _on_open_columns(self, program: AllocationProgram) -> FloatArray:
+        """The allocation of the last stage without the columns that the last program closes.
+
+        They cost a class too much, but a gap of 1e-13 of all classes together may still leave one
+        of them some of its time there. More time in its other columns gives the class as much.
+        """
+        C, x = program.classes, self.x.copy()
+        x[program.limit_rows.closed_columns] = 0.0
+        more = np.ones(len(C))
+        for part in (self.program.gain, *(measure.part for measure in self.measures)):
+            given = np.bincount(C.class_a, part * self.x, len(C)).astype(np.float64)
+            left = np.bincount(C.class_a, part * x, len(C)).astype(np.float64)
+            np.maximum(more, quotient(given, left, 1.0), out=more)
+        return np.asarray(x * more[C.class_a])

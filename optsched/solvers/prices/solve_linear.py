@@ -72,7 +72,7 @@ def solve_linear(
             base[:, : single.width] = spent if same is None else same.mean(spent)
         goods = Goods.of(few, np.arange(len(few)))
         search = LinearTotalSearch(goods, worth, watch, asks, base)
-        search.run(starts)
+        search.run([prices / unit for prices in starts])
     time_spent = search.time()
     value = search.worth_of(time_spent)
     may_fill = market.good is not None and not floors.side
