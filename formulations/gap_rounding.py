@@ -102,8 +102,8 @@ class GapRounding(Rule):
         decision, least = self.decision(C, x), gap.units.objective(relaxed.value)
         # Where the relaxation is whole the two are the same sum in another order
         rounding = SAME * max(1.0, abs(least))
-        most = decision.value if 0.0 < decision.value - least <= rounding else least
-        return decision._replace(bound=(most, "relaxation"), notes=guarantee(C, x))
+        bound = decision.value if 0.0 < decision.value - least <= rounding else least
+        return decision._replace(bound=(bound, "relaxation"), notes=guarantee(C, x))
 
 
 def guarantee(C: Classes, x: FloatArray) -> tuple[str, ...]:
@@ -132,6 +132,6 @@ def rounded(of: Assignment, x: FloatArray, C: Classes) -> IntArray:
     of_class = owners(C.count.astype(np.int64))
     share = np.where(of.column >= 0, x[of.column], 0.0) / C.count[of_class]
     agent, job = (each.astype(np.int64) for each in np.nonzero(share > NOTHING))
-    amount = (share / share.sum(axis=0))[agent, job]
-    chosen = whole_jobs(amount, job, agent, of.use[agent, job], of.cost[agent, job])
+    part = (share / share.sum(axis=0))[agent, job]
+    chosen = whole_jobs(part, job, agent, of.use[agent, job], of.cost[agent, job])
     return agent[chosen]

@@ -18,8 +18,8 @@ from optsched.solution.values import NO_OPTIMUM
 from optsched.solvers import Limits
 from optsched.solvers.highs import Highs
 
-SECONDS = 60.0
-"""Time limit of the search for cells: most searches end at the root, within milliseconds."""
+SEARCH_LIMIT = 60.0
+"""Seconds for the search for cells: most searches end at the root, within milliseconds."""
 
 
 class JobsOnGpus(NamedTuple):
@@ -39,7 +39,7 @@ class _CellKind(NamedTuple):
     ----------
     many : int
         Number of cells.
-    covers : BoolArray, shape (GPUs,)
+    must_cover : BoolArray, shape (GPUs,)
         GPUs that jobs of the tenant have in the pools of its cells.
     first : IntArray
         First GPUs of the aligned blocks of ``size`` GPUs on which no other job has a GPU.
@@ -47,7 +47,7 @@ class _CellKind(NamedTuple):
 
     size: int
     many: int
-    covers: BoolArray
+    must_cover: BoolArray
     first: IntArray
 
 
@@ -77,8 +77,8 @@ def cells_fit(
     inside = sp.csr_matrix((np.ones(len(gpu)), (gpu, np.repeat(blocks, size))), (gpus, len(first)))
     of_kind = sp.csr_matrix((np.ones(len(kind)), (kind, blocks)), (len(kinds), len(first)))
     wanted = np.array([one.many for one in kinds], np.float64)
-    covers = np.any([one.covers for one in kinds], axis=0)
-    coverable = np.asarray(inside.sum(axis=1)).ravel() >= covers
+    must_cover = np.any([one.must_cover for one in kinds], axis=0)
+    coverable = np.asarray(inside.sum(axis=1)).ravel() >= must_cover
     enough = np.asarray(of_kind.sum(axis=1)).ravel() >= wanted
     if not (coverable.all() and enough.all()):
         return False
@@ -86,7 +86,8 @@ def cells_fit(
     z = lp.variables(len(first), name="z", upper=1.0, integer=True)
     lp.constrain(of_kind @ z == wanted, name="owned")
     lp.constrain(inside @ z <= np.ones(gpus), name="apart")
-    lp.constrain(inside @ z >= covers.astype(np.float64), name="covered")
+    # A GPU of a tenant's job is in no block of another tenant, so its own tenant must cover it.
+    lp.constrain(inside @ z >= must_cover.astype(np.float64), name="covered")
     return _has_point(lp.arrays)
 
 
@@ -94,7 +95,7 @@ def _has_point(arrays: LinearArrays) -> bool | None:
     """Whether a program in bounded whole numbers has a point; None if the solver ended without
     knowing it.
     """
-    found = Highs().open(arrays).run(Limits(time=SECONDS))
+    found = Highs().open(arrays).run(Limits(time=SEARCH_LIMIT))
     if found.x is not None:
         rows = arrays.A @ np.round(found.x)
         if ((rows >= arrays.row_lower) & (rows <= arrays.row_upper)).all():
@@ -108,8 +109,8 @@ def _cell_kinds(
     """The cells of a constraint, by size."""
     cluster = instance.cluster
     numbering = cluster.numbering
-    names, wanted = [one.name for one in instance.tenants], constraint.get("pools")
-    pools = [row for row, one in enumerate(cluster.pools) if not wanted or one.name in wanted]
+    names, allowed = [one.name for one in instance.tenants], constraint.get("pools")
+    pools = [row for row, one in enumerate(cluster.pools) if not allowed or one.name in allowed]
     nodes = np.flatnonzero(np.isin(numbering.pool, pools) & cluster.usable(instance.now))
     in_pools = np.isin(numbering.pool[numbering.node_of(np.arange(numbering.gpus))], pools)
     own = instance.jobs_table.tenant[held.job] == names.index(constraint["tenant"])

@@ -316,6 +316,7 @@ def _back_in_place(
         for job in (int(rows.job[row]), int(rows.partner[row]))
     }
     # If a pair separates, only one job stays: the other one remains displaced.
+    # The last entry is read for jobs without a partner, whose mate is -1.
     mate = np.append(queue.partner_now, -1)
     mate[list(pair_of)] = -1
     movable = np.append(going, False)

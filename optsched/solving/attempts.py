@@ -243,7 +243,7 @@ class _Attempts:
         by_clock = outcome.values.termination in BY_CLOCK
         self.stopped |= outcome.by_clock or by_clock
         self.ended = outcome.values.termination if by_clock else None
-        by_duals = outcome.bound_source == "dual" and not outcome.duals_alone
+        by_duals = outcome.bound_source == "dual" and not outcome.duals_without_solver
         if by_duals and _tighter(outcome, self.proved, self.maximise):
             self.proved = outcome
         if self.best is None or (not keep and self._better(outcome, self.best)):
@@ -364,7 +364,9 @@ def _tighter(outcome: Outcome, than: Outcome | None, maximise: bool) -> bool:
 
 def lacks_duals(outcome: Outcome) -> bool:
     """Whether a solver ended with a point, and gave no duals that could prove anything of it."""
-    unproved = outcome.status is Status.FEASIBLE and (outcome.duals is None or outcome.duals_alone)
+    unproved = outcome.status is Status.FEASIBLE and (
+        outcome.duals is None or outcome.duals_without_solver
+    )
     return unproved and outcome.values.termination is Termination.IMPRECISE
 
 

@@ -118,7 +118,7 @@ class Bound(NamedTuple):
     residual : float or None
         By how much their signs are wrong.
     alone : bool
-        Whether no solver gave them; see `duals_alone`.
+        Whether no solver gave them; see `duals_without_solver`.
     """
 
     value: float | None
@@ -176,7 +176,7 @@ def judged(
         status=Status.OPTIMAL if closed and certificate.ok else Status.FEASIBLE,
         solver=solver,
         duals=duals,
-        duals_alone=bound.alone,
+        duals_without_solver=bound.alone,
         noise=noise,
     )
 
@@ -264,7 +264,7 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
     if arrays.is_integer and values.bound is not None and np.isfinite(values.bound):
         claimed = values.bound
     # If the solver's duals prove nothing, duals that need no solver may.
-    alone = duals_alone(arrays, point.program)
+    alone = duals_without_solver(arrays, point.program)
     dual = point.bounded_by(alone)
     limit = dual_bound(dual, alone)
     if limit is not None and (claimed is None or is_tighter(limit, claimed, arrays.maximise)):
@@ -292,7 +292,7 @@ def _price_choices(arrays: LinearArrays, y: FloatArray) -> None:
     y[block] = sign * np.where(np.isfinite(best), best, 0.0)
 
 
-def duals_alone(arrays: LinearForm, program: AllocationProgram | None) -> FloatArray:
+def duals_without_solver(arrays: LinearForm, program: AllocationProgram | None) -> FloatArray:
     """Duals that need no solver: all prices of resources are 0.
 
     For an allocation, the dual of the time of each class is the gain of its best column, so the

@@ -146,7 +146,8 @@ class Engine(SolverRuns):
     def solve_directly(
         self, program: AllocationProgram, prices: FloatArray | None = None
     ) -> Outcome:
-        """Solve an allocation program in one run; negligible fractions are dropped.
+        """Solve an allocation program by the first way that settles it; negligible fractions are
+        dropped.
 
         A solver that searches for ``prices`` of the resources starts from these, if they are given.
         """

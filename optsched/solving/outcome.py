@@ -55,7 +55,7 @@ class Outcome(Displayed):
     explanation : Explanation
         Whether the set of conflicts is minimal.
     solver : type of Solver
-    duals_alone : bool
+    duals_without_solver : bool
         Whether no solver gave the duals: then the bound is the value if each job were alone.
     noise : float
         Differences of the objective below this are rounding.
@@ -77,7 +77,7 @@ class Outcome(Displayed):
     duals: Mapping[str, FloatArray] | None = None
     conflicts: tuple[Conflict, ...] = ()
     explanation: Explanation = Explanation.IRREDUCIBLE
-    duals_alone: bool = False
+    duals_without_solver: bool = False
     noise: float = 0.0
     refuted: bool = False
     by_clock: bool = False

@@ -55,7 +55,7 @@ from optsched.solving.certify import (
     certified_known,
     certified_linear,
     contradicts,
-    duals_alone,
+    duals_without_solver,
     nothing_found,
     unless_interrupted,
     without_point,
@@ -266,10 +266,10 @@ def _guaranteed(plan: LinearPlan, solved: SolvedProgram) -> SolvedProgram:
 
 
 def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) -> Outcome | None:
-    """An outcome that needs no solver: a known point that `duals_alone` prove optimal, or the known
+    """An outcome that needs no solver: a known point that `duals_without_solver` prove optimal, or the known
     point if the plan wants no further search. None: a solver is needed.
 
-    The bound is that of `duals_alone`. A plan that the time limit stopped has none.
+    The bound is that of `duals_without_solver`. A plan that the time limit stopped has none.
     """
     if point is None and plan.unsearched is None:
         return None
@@ -280,7 +280,7 @@ def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) 
     if plan.solves_later and any(later.is_solved for later in plan.later):
         return None  # their programs need a solver
     arrays = plan.program.arrays
-    y = duals_alone(arrays, None)
+    y = duals_without_solver(arrays, None)
     value, bound = arrays.objective(point), dual_bound(arrays, y)
     # The bound is a sum in another order.
     proved = bound is not None and is_closed(value, bound, 0.0, noise_at(arrays, point))
@@ -344,7 +344,7 @@ def _by_patterns(
     )
     values = engine.record(found, arrays.shape)
     # Of the patterns, of the bounds of columns, and none: then the bound is only claimed.
-    duals = (values.y, duals_alone(arrays, None), None)
+    duals = (values.y, duals_without_solver(arrays, None), None)
     outcome = _best_proven(engine, plan, values, duals, clean)
     if outcome.status is Status.OPTIMAL or engine.time_left <= 0:
         return outcome

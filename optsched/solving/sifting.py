@@ -183,11 +183,11 @@ class _RestrictedProgram:
         """
         arrays, column = self.arrays, self.chosen[owners(np.diff(matrix.indptr))]
         rises = matrix.data > 0
-        ends = arrays.lower[column], arrays.upper[column]
-        least, most = (
-            np.bincount(matrix.indices, matrix.data * np.where(rises, *two), arrays.shape[0])
-            for two in (ends, ends[::-1])
-        )
+        lower, upper = arrays.lower[column], arrays.upper[column]
+        at_least = matrix.data * np.where(rises, lower, upper)
+        at_most = matrix.data * np.where(rises, upper, lower)
+        least = np.bincount(matrix.indices, at_least, arrays.shape[0])
+        most = np.bincount(matrix.indices, at_most, arrays.shape[0])
         return np.asarray(~((most <= arrays.row_upper) & (least >= arrays.row_lower)))
 
     def basis_after(self, before: _RestrictedProgram, basis: Basis) -> Basis:

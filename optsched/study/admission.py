@@ -284,7 +284,7 @@ def admit(
     timer = timer_of(limits.pop("time_limit", None))
     how = {**limits, "time_limit": timer, "solver": solver}
     given, asked = _with_newcomers(load(instance, performance), jobs)
-    probes = _Probes(given, how)
+    probes = _DeadlinePlanner(given, how)
     table = given.jobs_table
     firm = np.isfinite(table.deadline) & ~table.soft_deadline & (table.steps_left > 0)
     firm[asked] = False
@@ -329,7 +329,7 @@ def _without_nodes(plan: Solution | None) -> dict[str, str]:
     return {names[row]: words for row, words in found.items()}
 
 
-def _notes(probes: _Probes) -> tuple[str, ...]:
+def _notes(probes: _DeadlinePlanner) -> tuple[str, ...]:
     """What a decision does not read, and jobs whose end it does not know."""
     unread = unread_note("admit", make_formulation(ELASTIC).all_reads, probes.instance)
     names = probes.instance.jobs_table.names
@@ -376,7 +376,7 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
     return instance, np.array(rows, np.int64)
 
 
-def _refuse_impossible(probes: _Probes, kept: IntArray) -> None:
+def _refuse_impossible(probes: _DeadlinePlanner, kept: IntArray) -> None:
     """Refuse jobs that count as admitted, though not all of them can be."""
     if probes.refuted(kept):
         why = probes.why_refuted(kept)
@@ -408,7 +408,7 @@ def _stretches(schedule: Schedule | None) -> dict[str, list[dict[str, Any]]]:
 # --- what can be planned ----------------------------------------------------------------------
 
 
-class _Probes:
+class _DeadlinePlanner:
     """Whether some jobs of an instance can all meet their deadlines.
 
     Parameters
@@ -428,9 +428,9 @@ class _Probes:
         self._how = how
         self._refuted: dict[bytes, bool] = {}
 
-    def with_instance(self, instance: Instance) -> _Probes:
+    def with_instance(self, instance: Instance) -> _DeadlinePlanner:
         """The same of another instance with the same jobs."""
-        return _Probes(instance, self._how, self.last)
+        return _DeadlinePlanner(instance, self._how, self.last)
 
     @cached_property
     def beside(self) -> IntArray:
@@ -487,7 +487,7 @@ class _Probes:
         found = self._planned(rows, orders=ORDERS if few else 1)
         if found is not None or not few:
             return found
-        return _Probes(self.instance, {**self._how, "work_limit": NODES}).plan(rows)
+        return _DeadlinePlanner(self.instance, {**self._how, "work_limit": NODES}).plan(rows)
 
     def refuted(self, rows: IntArray) -> bool:
         """Whether a bound shows that no schedule keeps all deadlines of these jobs."""
@@ -549,7 +549,9 @@ class _Probes:
 # --- reasons of a refusal, and changes with which the job could be admitted ---------------------
 
 
-def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool, known: bool) -> Refusal:
+def _refusal(
+    probes: _DeadlinePlanner, kept: IntArray, row: int, advise: bool, known: bool
+) -> Refusal:
     """Why a job is not admitted beside those that are, of which a plan is `known` or not."""
     names = probes.instance.jobs_table.names
     job = names[row]
@@ -585,7 +587,7 @@ def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool, known: boo
     )
 
 
-def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | None:
+def _earliest_deadline(probes: _DeadlinePlanner, kept: IntArray, row: int) -> float | None:
     """A deadline with which a job is admitted, close to one with which it is not (`CLOSE`); None if
     there is none.
     """
@@ -635,7 +637,7 @@ def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | Non
         refused, enough = enough, tested
 
 
-def _extra_gpus(probes: _Probes, rows: IntArray) -> dict[str, int | None]:
+def _extra_gpus(probes: _DeadlinePlanner, rows: IntArray) -> dict[str, int | None]:
     """The fewest further GPUs of each pool with which jobs are all planned."""
 
     def of_pool(pool: str) -> int | None:
@@ -644,7 +646,7 @@ def _extra_gpus(probes: _Probes, rows: IntArray) -> dict[str, int | None]:
     return {pool.name: of_pool(pool.name) for pool in probes.instance.cluster.pools}
 
 
-def _with_gpus(probes: _Probes, rows: IntArray, gpus: Mapping[str, int]) -> bool:
+def _with_gpus(probes: _DeadlinePlanner, rows: IntArray, gpus: Mapping[str, int]) -> bool:
     """Whether jobs are all planned on a larger cluster."""
     larger = probes.with_instance(resized(probes.instance, dict(gpus)))
     return larger.for_advice(rows) is not None
@@ -665,7 +667,7 @@ def _least(enough: Callable[[int], bool]) -> int | None:
 
 
 def _cheapest(
-    probes: _Probes, rows: IntArray, extra: Mapping[str, int | None]
+    probes: _DeadlinePlanner, rows: IntArray, extra: Mapping[str, int | None]
 ) -> dict[str, int] | None:
     """The cheapest further GPUs: of one pool, or a mixture that costs less.
 

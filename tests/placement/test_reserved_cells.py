@@ -381,7 +381,7 @@ def test_a_search_for_cells_that_fails_is_no_answer(monkeypatch: pytest.MonkeyPa
     document = of_two_nodes([{"id": "a", "gpus": 1, "tenant": "A", "throughput": {"p": 1.0}}])
     (words,) = flaws_of(document, {"2": 1}, a="p-0/0")
     assert "are not known to be" in words
-    assert limits == [reserved_check.SECONDS]
+    assert limits == [reserved_check.SEARCH_LIMIT]
 
 
 def test_refused_cells() -> None:
@@ -439,5 +439,5 @@ def test_the_job_that_finds_no_cell_is_named() -> None:
 def test_tenants_whose_cells_share_some_pools_beside_a_job_that_stays_are_refused() -> None:
     document = of_two_nodes([staying("s", "p", ["p-0/0"], tenant="A")])
     document["cluster"]["pools"].append({"name": "q", "nodes": 1, "gpus_per_node": 4})
-    with pytest.raises(UsageError, match="need the same pools or different ones"):
+    with pytest.raises(UsageError, match="need the same pools or disjoint ones"):
         solved(document, reserved({"1": 1}), {**reserved({"1": 1}, "B"), "pools": ["p"]})

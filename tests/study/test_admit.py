@@ -384,7 +384,7 @@ def test_the_advice_was_tried_where_later_deadlines_have_no_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The planner finds no plan for deadlines just after the end of the job in the plans it does find."""
-    real, kept = admission._Probes.for_advice, []
+    real, kept = admission._DeadlinePlanner.for_advice, []
 
     def planned(probes: Any, rows: Any) -> Any:
         due = float(probes.instance.jobs_table.deadline[-1])
@@ -392,7 +392,7 @@ def test_the_advice_was_tried_where_later_deadlines_have_no_plan(
         kept.extend([] if plan is None else [due])
         return plan
 
-    monkeypatch.setattr(admission._Probes, "for_advice", planned)
+    monkeypatch.setattr(admission._DeadlinePlanner, "for_advice", planned)
     earliest = only(admit(cluster(OLD), job("d", 55.0))).earliest_deadline
     assert earliest in kept
     assert earliest == pytest.approx(80.0, rel=2e-3)

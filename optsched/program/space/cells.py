@@ -1,11 +1,14 @@
 """Cells that tenants own, reserved on nodes: aligned GPUs that the jobs of one tenant alone hold.
 
-A cell of s GPUs is GPUs k s, ..., k s + s - 1 of one node (buddy allocation). Sizes divide one
-another, so cells of any sizes fit into free GPUs if and only if, for every size s,
+A block of s GPUs is GPUs k s, ..., k s + s - 1 of one node (buddy allocation). A cell of s GPUs is
+a block of s GPUs that a tenant owns. Sizes divide one another, so cells of any sizes fit into free
+GPUs if and only if, for every size s,
 
-    sum over cells of s GPUs or more of their GPUs  <=  s f_s,      f_s: free aligned cells of size s
+    sum_{t >= s} t n_t  <=  s f_s
 
-The larger ones are put first, each anywhere. The same holds of parts of gangs inside cells.
+where n_t counts the cells of t GPUs, and f_s the free blocks of s GPUs, those inside larger free
+blocks too: larger cells are put first, each anywhere. The same condition decides whether parts of
+gangs fit into the cells of a tenant.
 
 The program only counts cells by class of nodes (rows ``reserved``, ``inside`` and ``beside`` of
 `Space`). Once it is solved, `optsched.program.space.dealing` chooses the GPUs of each cell.
@@ -83,7 +86,7 @@ class ReservedCells:
         """
         if not tenants:
             return None
-        _refuse_overlaps(tenants)
+        _refuse_incompatible_sizes(tenants)
         jobs = np.flatnonzero(must_stay(instance))
         holds = held_gpus(instance, jobs, [])
         owner = jobs[holds.owner]
@@ -94,7 +97,7 @@ class ReservedCells:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Sizes of cells, ascending from 1."""
+        """Sizes of cells, ascending; and 1, as jobs outside of cells take single GPUs."""
         return tuple(sorted({1, *(size for one in self.tenants for size in one.owns)}))
 
     def owner_of(self, job: IntArray, pool: IntArray) -> IntArray:
@@ -105,7 +108,7 @@ class ReservedCells:
         return owner
 
     def free_blocks(self, instance: Instance, node: int) -> dict[int, list[int]]:
-        """First GPUs of the free aligned cells of a node, by size, that are in no larger one."""
+        """First GPUs of the free blocks of a node, by size, that are in no larger free block."""
         numbering = instance.cluster.numbering
         blocked = self.blocked[numbering.start[node] : numbering.start[node + 1]]
         found: dict[int, list[int]] = {}
@@ -120,12 +123,12 @@ class ReservedCells:
         return found
 
     def blocks(self, instance: Instance) -> IntArray:
-        """f_s: free aligned cells of every size on every node, shape (sizes, nodes)."""
-        return _free_cells(instance, self.blocked, self.sizes)
+        """f_s: free blocks of every size on every node, shape (sizes, nodes)."""
+        return _free_blocks(instance, self.blocked, self.sizes)
 
 
-def _free_cells(instance: Instance, blocked: BoolArray, sizes: Sequence[int]) -> IntArray:
-    """Free aligned cells of each size on each node, shape (sizes, nodes)."""
+def _free_blocks(instance: Instance, blocked: BoolArray, sizes: Sequence[int]) -> IntArray:
+    """Free blocks of each size on each node, shape (sizes, nodes)."""
     start = instance.cluster.numbering.start
     counts = np.zeros((len(sizes), len(start) - 1), np.int64)
     known: dict[bytes, list[int]] = {}
@@ -141,7 +144,7 @@ def _free_cells(instance: Instance, blocked: BoolArray, sizes: Sequence[int]) ->
     return counts
 
 
-def _refuse_overlaps(tenants: Sequence[TenantCells]) -> None:
+def _refuse_incompatible_sizes(tenants: Sequence[TenantCells]) -> None:
     """Refuse cells of one pool whose sizes do not divide one another, and two lists of one job."""
     for number, one in enumerate(tenants):
         for other in tenants[:number]:
@@ -169,7 +172,7 @@ def _refuse_shares(instance: Instance, tenants: Sequence[TenantCells], jobs: Int
 
 
 TRIED = 10_000
-"""Cells that are bound, at most, while ways to bind them are tried (`_Binding`)."""
+"""How often a cell is bound at most while ways to bind them are tried (`_Binding`)."""
 
 
 class _StayingGpu(NamedTuple):
@@ -209,10 +212,10 @@ class _Binding:
         ]
         self._gpus = np.array([one.gpu for one in self._staying], np.int64)
         # What changes while ways are tried: cells that are left, by tenant and size; GPUs in bound
-        # cells; and how many GPUs had cells at most.
+        # cells; and the last GPU, in their order, for which a cell was looked for.
         self._left = [Counter(one.owns) for one in tenants]
         self._bound = np.zeros(len(held), bool)
-        self._most = 0
+        self._furthest = 0
 
     def chosen(self) -> ReservedCells:
         """The first way in which all cells that are not bound find room; without one, the first
@@ -226,22 +229,22 @@ class _Binding:
         self._refuse_parts_of_pools()
         first: ReservedCells | None = None
         for way in self._ways():
-            if _find_room(self._instance, way):
+            if _has_room(self._instance, way):
                 return way
             first = first or way
         if first is None:
-            gpu = self._staying[self._most]
+            gpu = self._staying[self._furthest]
             name = self._instance.jobs_table.names[int(self._held[gpu.gpu])]
             raise UsageError(
                 f"job {name} keeps GPUs that are in no cell that tenant "
-                f"{self._tenants[gpu.tenant].tenant} owns: without reserved it may run there"
+                f"{self._tenants[gpu.tenant].tenant} owns: drop reserved, or move the job"
             )
         return first
 
     def _refuse_parts_of_pools(self) -> None:
         """Refuse cells of several tenants of which only some pools are the same.
 
-        Then `_find_room` is not enough: another way than the first that fits may be the one with
+        Then `_has_room` is not enough: another way than the first that fits may be the one with
         room.
         """
         pools = {tuple(one.pools.tolist()) for one in self._tenants}
@@ -249,7 +252,7 @@ class _Binding:
         if overlap and self._staying:
             raise UsageError(
                 "cells: beside a tenant's job that keeps its GPUs, reserved cells of two tenants "
-                "need the same pools or different ones, found pools of which some are the same"
+                "need the same pools or disjoint ones, found sets of pools that overlap"
             )
 
     def _ways(self) -> Iterator[ReservedCells]:
@@ -287,7 +290,7 @@ class _Binding:
         if not without.any():
             return None
         at = int(without.argmax())
-        self._most = max(self._most, at)
+        self._furthest = max(self._furthest, at)
         return at
 
     def _cells_for(self, at: int | None) -> Iterator[_BoundCell]:
@@ -301,9 +304,10 @@ class _Binding:
             first = start + (gpu - start) // size * size
             cell = slice(first, first + size)
             some = self._held[cell]
-            free = self._left[number][size] > 0 and first + size <= end
+            has_one = self._left[number][size] > 0
+            inside = first + size <= end
             only_its_jobs = ((some < 0) | one.jobs[some]).all()
-            if free and only_its_jobs and not self._bound[cell].any():
+            if has_one and inside and only_its_jobs and not self._bound[cell].any():
                 yield _BoundCell(number, size, cell)
 
     def _way(self) -> ReservedCells:
@@ -315,7 +319,7 @@ class _Binding:
         return ReservedCells(tuple(left), (self._held >= 0) | self._bound)
 
 
-def _find_room(instance: Instance, cells: ReservedCells) -> bool:
+def _has_room(instance: Instance, cells: ReservedCells) -> bool:
     """Whether all cells find room, those of each set of pools.
 
     No two of these sets have a pool in common.
@@ -326,10 +330,10 @@ def _find_room(instance: Instance, cells: ReservedCells) -> bool:
         there = [one for one in cells.tenants if tuple(one.pools.tolist()) == pools]
         sizes = sorted({size for one in there for size in one.owns})
         nodes = usable & np.isin(cluster.numbering.pool, pools)
-        free = _free_cells(instance, cells.blocked, sizes)[:, nodes].sum(axis=1)
+        free = _free_blocks(instance, cells.blocked, sizes)[:, nodes].sum(axis=1)
         for least, many in zip(sizes, free.tolist(), strict=True):
-            larger = [(size, n) for one in there for size, n in one.owns.items()]
-            if sum(size * n for size, n in larger if size >= least) > least * many:
+            cells_of = [(size, n) for one in there for size, n in one.owns.items()]
+            if sum(size * n for size, n in cells_of if size >= least) > least * many:
                 return False
     return True
 

@@ -163,7 +163,7 @@ class ConfigurationSearch(ColumnLoop[Duals]):
         self.outcome = outcome = engine.solve_directly(at.program, self._prices)
         if outcome.x is None or outcome.value is None:
             return None
-        if outcome.duals is None or outcome.duals_alone or outcome.bound is None:
+        if outcome.duals is None or outcome.duals_without_solver or outcome.bound is None:
             if self._stopped:
                 return None  # a point that is known without a solver, and no duals to go on from
             raise UsageError(
