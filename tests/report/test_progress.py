@@ -15,8 +15,7 @@ from optsched.report import ProgressLines, ProgressRecorder, progress_picture
 
 # Private names: what a picture or a page is made of, before it is drawn
 from optsched.report.progress import MOST_EVENTS
-from optsched.solvers import Progress
-from optsched.solvers.prices import watch
+from optsched.solvers import Progress, clarabel
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -236,7 +235,7 @@ def test_costs_are_reported_as_they_are() -> None:
 
 def test_programs_beside_the_own_one_report_no_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partial allocation solves more programs for its discounts: their values are no objectives."""
-    monkeypatch.setattr(watch, "PROGRESS_EVERY", 0.0)
+    monkeypatch.setattr(clarabel, "PROGRESS_EVERY", 0.0)
     recorder = ProgressRecorder()
     solution = optsched.solve("@smd", "partial-allocation", on_progress=recorder)
     assert solution.objective is not None and solution.bound is not None
