@@ -124,8 +124,8 @@ class DeadlineFluid(Formulation):
     and its deadline; the program is then a relaxation even for jobs on one GPU.
 
     Under a time limit the plan by rule comes first, for at most half of it, so that the answer is
-    at least as good as the plan by rule, if there is one. A large program that is not built once
-    seven tenths of the limit are over is given up.
+    at least as good as the plan by rule, if there is one. If a large program is not built once
+    seven tenths of the limit are over, one with merged intervals takes its place.
 
     Options
         admission   jobs may be declined; otherwise all must be done by their deadlines, or the
@@ -396,8 +396,10 @@ class FluidProgram(DeadlineProgram):
         return fewer and not (self.early and not self.chooses.any())
 
     def _check_building(self) -> None:
-        """Raise `OutOfTime` where the time for building is over, and a smaller program is quick."""
-        if self._has_smaller:
+        """Raise `OutOfTime` where the time for building is over, and `plan` has made the plan by rule
+        and can build a smaller program.
+        """
+        if "by_rule" in vars(self) and self._has_smaller:
             self.timer.part(FOR_BUILDING).check()
 
     # --- sifting: the columns that may be in an optimum -------------------------------------------

@@ -477,7 +477,7 @@ class Profile:
         return first, max(int(self._edges.searchsorted(end)), first)
 
     def is_free_now(self, level: Level) -> bool:
-        """Whether all that a level holds is free in the step that has begun now."""
+        """Whether all that a level holds is free in the step that contains now."""
         first, _ = self._steps(0.0, 0.0)
         return all(
             self.free[resource, first] >= amount * (1.0 - ROUNDING)

@@ -198,7 +198,7 @@ def time_pairs(results: Results, column: str, reading: Reading) -> SummaryTable:
 def figure_pairs(results: Results, name: str, reading: Reading) -> SummaryTable:
     """Differences of a figure, method against method."""
     words = (
-        "First less second, on the problems in which both have the figure: mean difference, "
+        "First minus second, on the problems in which both have the figure: mean difference, "
         "its 95 % interval, on how many the first is lower and higher, p of Wilcoxon's signed-rank "
         "test, and p adjusted for the pairs of this table (Holm), not for other figures."
     )

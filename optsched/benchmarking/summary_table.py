@@ -78,9 +78,10 @@ def cell_text(value: Any, kind: str) -> str:
 
 
 def _seconds(value: float) -> str:
-    if value < 0.9995:
-        return f"{1000 * value:.0f} ms" if value >= 0.0995 else f"{1000 * value:.3g} ms"
-    return f"{value:,.3g} s" if value < 1000 else f"{value:,.0f} s"
+    size = abs(value)  # differences may be negative
+    if size < 0.9995:
+        return f"{1000 * value:.0f} ms" if size >= 0.0995 else f"{1000 * value:.3g} ms"
+    return f"{value:,.3g} s" if size < 1000 else f"{value:,.0f} s"
 
 
 def _percent(value: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os.path import isfile
 from pathlib import Path
 
 from optsched.errors import UsageError, did_you_mean, unknown_name
@@ -28,7 +29,7 @@ def shipped_path(name: str) -> Path:
     """File of a shipped instance."""
     folder = shipped_folder()
     path = folder / f"{name}.json"
-    if path.parent != folder or not path.is_file():
+    if path.parent != folder or not isfile(path):  # also false of a name that is too long
         known = [f"@{each}" for each in shipped_names()]
         hint = did_you_mean(f"@{name}", known)
         raise unknown_name("instance", f"@{name}", known, f"no instance @{name} ships", hint)

@@ -48,10 +48,10 @@ nothing.
 MARKS = (1.0, 2.0, 3.0, 4.0)
 """Values of `CLOSES`."""
 UNPROVED = "the duals of a stage of filling prove another level than its point has"
-WRONG = 1e-3
-"""More than a solver's rounding: the relative size of a dual of the wrong sign, and the part of a
-stage's unit by which its duals prove another level.
-"""
+WRONG_LEVEL = 1e-3
+"""Part of a stage's unit by which its duals prove another level, and not a rounded one."""
+WRONG_SIGN = 1e-3
+"""Relative size of a dual of the wrong sign that is more than a solver's rounding."""
 VERTEX = "highs", "stages of filling, whose duals are clear at a vertex"
 """The solver (and reason) that `auto` begins with for large programs: near a break of the path, an
 interior point spreads some of the dual over all classes.
@@ -103,19 +103,20 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
     stages: list[Stage] = []
     runs = _runs_of(engine, program, solver)
     while not filling.done:
+        # A stage changes the filling, also one that fails, by its slack.
+        before = filling.final()
         path = filling.path()
         number, values, arrays = runs.farthest(filling, path)
         if values.x is None or values.termination is not Termination.OPTIMAL:
-            return _stopped(engine, program, filling.final(), values, runs.reached, stages)
+            return _stopped(engine, program, before, values, runs.reached, stages)
         y = _duals(engine, values, arrays)
         low, high = path.segment(number)
         # The unit of the rise d is `high`. A solver may leave the segment by its tolerance.
         clock = low + min(max(float(values.x[program.classes.columns]), 0.0) * high, high - low)
         bound = dual_bound(arrays, y)
-        before = filling.final()  # freezing changes the filling
         frozen = filling.freeze(path, number, arrays, clock, y, bound)
         rise = (clock - low) / high
-        if not frozen.any() or bound is None or abs(rise - bound) > WRONG:
+        if not frozen.any() or bound is None or abs(rise - bound) > WRONG_LEVEL:
             raise SolverCrashed(
                 f"solver {engine.name} gave duals that do not tell who holds the level "
                 f"at {clock:.9g}"
@@ -144,7 +145,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
         return SolvedProgram(final, engine.solve_directly(final))
     values = runs.last(filling)
     if values.x is None or values.termination in NO_OPTIMUM:
-        return _stopped(engine, program, filling.final(), values, runs.reached, stages)
+        return _stopped(engine, program, final, values, runs.reached, stages)
     last = engine.build(lambda: final.to_linear().arrays)
     return SolvedProgram(
         final, certified_allocation(engine, final, values, values.y, last), stages=tuple(stages)
@@ -387,7 +388,7 @@ def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
     }:
         raise ValueError("its duals are not those of the rows of its program")
     y = np.concatenate([duals[block.name] for block in arrays.rows])
-    if row_sign_error(arrays, y) > WRONG:
+    if row_sign_error(arrays, y) > WRONG_SIGN:
         raise ValueError("some of its duals have a sign that their rows cannot have")
     bound = dual_bound(arrays, y)
     filling.freeze(path, number, arrays, stage.value, y, bound)

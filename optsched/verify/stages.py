@@ -14,7 +14,7 @@ from optsched.solution.document import SolutionDocument, StageDocument
 from optsched.solution.stage import Stage
 from optsched.solving.engine import Engine
 from optsched.solving.stages import RELAXING, solve_staged
-from optsched.solving.water_filling import CLOSES, FILLING, MARKS, WRONG, filling_of, replayed
+from optsched.solving.water_filling import CLOSES, FILLING, MARKS, WRONG_SIGN, filling_of, replayed
 from optsched.verify.findings import Findings
 
 ROUNDING = 1e-12
@@ -108,7 +108,7 @@ def _check_relaxing(
             findings.add(f"{path}.duals", "they are not those of the rows of its program")
             return None
         y = np.concatenate([duals[block.name] for block in arrays.rows])
-        if row_sign_error(arrays, y) > WRONG:
+        if row_sign_error(arrays, y) > WRONG_SIGN:
             findings.add(f"{path}.duals", "some have a sign that their rows cannot have")
         bound = dual_bound(arrays, y)
         findings.close(

@@ -277,7 +277,7 @@ def test_a_profile_is_its_definition(times: list[list[float | None]]) -> None:
     ("value", "kind", "text"),
     [
         (None, "seconds", "-"), (0.0123456, "seconds", "12.3 ms"), (0.5, "seconds", "500 ms"),
-        (12.345, "seconds", "12.3 s"),
+        (-1.0, "seconds", "-1 s"), (12.345, "seconds", "12.3 s"),
         (12345.6, "seconds", "12,346 s"), (0.123456, "percent", "12.3 %"), (1e-12, "percent", "0 %"),
         (1234, "count", "1,234"), (0.00004, "p", "< 0.001"), (np.float64(0.25), "ratio", "0.25"), ("x", "text", "x"),
     ],

@@ -11,7 +11,7 @@ from plan_instances import leases, made, verified
 
 import optsched
 from formulations import deadline_elastic, deadline_fluid, elasticflow, lease
-from formulations.deadline_elastic import DeadlineElastic
+from formulations.deadline_elastic import DeadlineElastic, ElasticProgram
 from formulations.deadline_fluid import FluidProgram
 from formulations.elasticflow import ElasticFlow
 from formulations.horizon import NO_VALUE
@@ -525,3 +525,21 @@ def test_shares_without_time_keep_the_jobs_that_go_on(monkeypatch: pytest.Monkey
     solution = verified(optsched.solve(given, "elasticflow", admission=True))
     assert solution.schedule is not None
     assert set(solution.schedule.job.tolist()) == {0, 1}
+
+
+def test_a_proof_that_there_is_no_plan_has_the_whole_time_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is built after three quarters of it; no plan by rule would take its place."""
+    monkeypatch.setattr(deadline_fluid, "MOST_BOUNDING", 2)
+    now, fluid = [0.0], ElasticProgram._fluid
+
+    def late(program: ElasticProgram) -> plan.LinearPlan:
+        now[0] = 75.0
+        return fluid(program)
+
+    monkeypatch.setattr(ElasticProgram, "_fluid", late)
+    limit = Timer.after(100.0, clock=lambda: now[0])
+    instance = elastic_jobs(40, deadline=40.0, gpus=5)
+    assert optsched.solve(instance, "deadline-elastic", time_limit=limit).status == "infeasible"
+    assert now == [75.0]

@@ -487,6 +487,34 @@ def test_a_stage_whose_duals_prove_another_level_is_not_optimal(
     assert found["feasible, certified"] > 0, found
 
 
+def test_a_stage_that_failed_leaves_no_slack_behind() -> None:
+    """CBC misses a stage of rates from 1e-4 to 1e4, whose floors were loosened before it gave up."""
+    rates: list[tuple[str | None, float, dict[str, float]]] = [
+        ("B", 1.0, {"q": 1e4}),
+        ("A", 1.0, {"p": 1.0, "q": 1.0}),
+        ("A", 1.0, {"p": 1.0, "q": 1e4}),
+        ("B", 1e-3, {"p": 1.0, "q": 1e-4}),
+        (None, 1.0, {"q": 3.0}),
+        (None, 1.0, {"q": 1.0}),
+    ]
+    pools = [
+        {"name": "p", "nodes": 1, "gpus_per_node": 2},
+        {"name": "q", "nodes": 1, "gpus_per_node": 3},
+    ]
+    document = {
+        "format": "optsched-instance/1",
+        "tenants": [{"name": "A", "weight": 2}, {"name": "B"}],
+        "cluster": {"pools": pools},
+        "jobs": [
+            {"id": f"j{n}", "tenant": tenant, "weight": weight, "throughput": rate}
+            for n, (tenant, weight, rate) in enumerate(rates)
+        ],
+    }
+    solution = optsched.solve(document, NAME, solver="cbc")
+    report = optsched.verify(optsched.load(document), solution.to_document())
+    assert report.ok, report
+
+
 def test_a_limit_midway_leaves_a_feasible_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The allocation keeps the levels of the stages before, and its file is right."""
     instance = case_of_stages().instance()

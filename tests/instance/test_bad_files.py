@@ -225,7 +225,9 @@ def test_no_such_file(tmp_path: Path, name: str, words: str) -> None:
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize("name", ["nothing", "", "../instances/quickstart", "a/../quickstart"])
+@pytest.mark.parametrize(
+    "name", ["nothing", "", "../instances/quickstart", "a/../quickstart", "a" * 300]
+)
 def test_only_the_folder_of_shipped_instances_is_searched(name: str) -> None:
     assert shipped_path("quickstart").is_file()
     with pytest.raises(UsageError, match=f"no instance @{name} ships"):

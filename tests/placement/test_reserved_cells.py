@@ -337,6 +337,17 @@ def test_a_placement_outside_of_cells_is_refused() -> None:
         assert found.ok is fine, (gpus, other, found.findings)
 
 
+def test_jobs_of_whom_one_has_a_cell_share_no_gpu() -> None:
+    document = of_two_nodes(
+        [
+            {"id": "a", "tenant": "A", "throughput": {"p": 1.0}},
+            {"id": "b", "throughput": {"p": 1.0}},
+        ]
+    )
+    document["colocation"] = [{"jobs": ["a", "b"], "pool": "p", "throughput": [0.9, 0.9]}]
+    assert solved(document, reserved({"1": 8})).objective == pytest.approx(1.0)
+
+
 def flaws_of(document: dict[str, Any], owns: Mapping[str, int], **gpus: str) -> list[str]:
     """What the check says of jobs that have half of the named GPU each."""
     entries = {

@@ -237,7 +237,7 @@ class _Binding:
             name = self._instance.jobs_table.names[int(self._held[gpu.gpu])]
             raise UsageError(
                 f"job {name} keeps GPUs that are in no cell that tenant "
-                f"{self._tenants[gpu.tenant].tenant} owns: drop reserved, or move the job"
+                f"{self._tenants[gpu.tenant].tenant} owns: leave out reserved, or stop the job"
             )
         return first
 

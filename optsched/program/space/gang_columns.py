@@ -83,7 +83,7 @@ def gang_columns(
     for t in range(len(types)):
         part = _part_of(types, t)
         hosts, in_ones = nodes.hosts(types.need[t], part.share), True
-        if part.owner and reserved is not None:
+        if part.owner > 0 and reserved is not None:
             # A part is in one cell, and takes all of it: parts of 1 GPU may not stand for others.
             sizes_there = reserved.tenants[part.owner - 1].owns
             hosts, in_ones = np.minimum(hosts, max(sizes_there)), 1 in sizes_there
@@ -182,7 +182,7 @@ def held_columns(
         part = parts[number]
         hosts = nodes.hosts(np.array(part.need), part.share)
         room = (nodes.pool == part.pool) & (hosts >= part.gpus)
-        if part.owner and reserved is not None:
+        if part.owner > 0 and reserved is not None:
             cell = reserved.tenants[part.owner - 1].cell_of(part.gpus)
             room &= cell is not None and nodes.blocks[reserved.sizes.index(cell)] > 0
         able = np.flatnonzero(room)
