@@ -1,12 +1,12 @@
 """Cells that tenants own, reserved on nodes: aligned GPUs that the jobs of one tenant alone hold.
 
-A block of s GPUs is GPUs k s, ..., k s + s - 1 of one node (buddy allocation). A cell of s GPUs is
-a block of s GPUs that a tenant owns. Sizes divide one another, so cells of any sizes fit into free
-GPUs if and only if, for every size s,
+A block of a GPUs is GPUs k a, ..., k a + a - 1 of one node (buddy allocation). A cell of a GPUs is
+a block of a GPUs that a tenant owns. Sizes divide one another, so cells of any sizes fit into free
+GPUs if and only if, for every size a,
 
-    sum_{t >= s} t n_t  <=  s f_s
+    sum_{b >= a} b n_b  <=  a f_a
 
-where n_t counts the cells of t GPUs, and f_s the free blocks of s GPUs, those inside larger free
+where n_b counts the cells of b GPUs, and f_a the free blocks of a GPUs, those inside larger free
 blocks too: larger cells are put first, each anywhere. The same condition decides whether parts of
 gangs fit into the cells of a tenant.
 
@@ -123,7 +123,7 @@ class ReservedCells:
         return found
 
     def blocks(self, instance: Instance) -> IntArray:
-        """f_s: free blocks of every size on every node, shape (sizes, nodes)."""
+        """f_a: free blocks of every size on every node, shape (sizes, nodes)."""
         return _free_blocks(instance, self.blocked, self.sizes)
 
 

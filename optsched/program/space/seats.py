@@ -10,19 +10,17 @@ share of each, needs per GPU), contents P of one node (counts of parts that fit 
     h[p,r,G]  parts p on nodes of class r, of gangs in group G
     n[P,r]    nodes of class r with contents P
     m[Q,r]    GPUs of nodes of class r with contents Q
-    c[i,s,r]  reserved cells of s GPUs of tenant i on nodes of class r
-
-In the rows pieces, reserved, inside and beside, s is a number of GPUs and no split.
+    c[i,a,r]  reserved cells of a GPUs of tenant i on nodes of class r
 
     seats    sum over columns c of type t of x_c  =  sum_{G,s} y[t,G,s]                 for every t
     part     sum_{t,s} parts_p(s) y[t,G,s]  <=  sum_{r in G} h[p,r,G]                   for every p, G
     node     sum_G h[p,r,G]  <=  sum_P P_p n[P,r]  +  sum_Q Q_p m[Q,r]                  for every p, r
     count    sum_P n[P,r]  <=  n_r                                                      for every r
     shared   sum_{p,r,G} need_p g_p h[p,r,G]  <=  capacity            of each resource of some nodes
-    pieces   sum_{p,r} floor(g_p / s) h[p,r,wider] + sum_t floor(g_t / s) y[t,inside]  <=  floor(GPUs of G / s)
-    reserved sum_r c[i,s,r]  =  cells of size s that tenant i owns                      for every i, s
-    inside   sum_{G, p of i: s(p) >= s} s(p) h[p,r,G]  <=  sum_{t >= s} t c[i,t,r]      for every i, s, r
-    beside   sum_{i, t >= s} t c[i,t,r]  +  sum_P s ceil((k_P - o_rs)+ / s) n[P,r]  <=  s f_rs n_r     for every s, r
+    pieces   sum_{p,r} floor(g_p / a) h[p,r,wider] + sum_t floor(g_t / a) y[t,inside]  <=  floor(GPUs of G / a)
+    reserved sum_r c[i,a,r]  =  cells of a GPUs that tenant i owns                      for every i, a
+    inside   sum_{G, p of i: b_p >= a} b_p h[p,r,G]  <=  sum_{b >= a} b c[i,b,r]        for every i, a, r
+    beside   sum_{i, b >= a} b c[i,b,r]  +  sum_P a ceil((k_P - o_ra)+ / a) n[P,r]  <=  a f_ra n_r     for every a, r
 
 G runs over the groups of level l_t (the pool, where the gang may have any nodes), y, h, n, m >= 0,
 and whole for whole jobs. A gang that may have any number of nodes of G is split into parts of 1
@@ -45,12 +43,12 @@ given to gangs in any order. Usually there is an order all the same
 (`optsched.program.space.dealing`). If not, these gangs are numbered (`Space.numbered`): the program
 tells them apart. Each has parts of its own, and contents have at most one part of each gang.
 
-Cells that are reserved for tenants (`optsched.program.space.cells`): c[i,s,r] cells of tenant i are
-on nodes of class r, of which each has f_rs free aligned cells of s GPUs and o_rs free GPUs in no
-such cell. Every part p of its jobs takes a cell of the smallest size s(p) that holds it, inside of
-one of these, and is not counted in contents. Contents P are of jobs without cells and take k_P GPUs:
-first those in no free cell of s GPUs, then such cells (``beside``). So all contents are listed, not
-only the fullest.
+Cells that are reserved for tenants (`optsched.program.space.cells`): c[i,a,r] cells of tenant i are
+on nodes of class r, of which each has f_ra free blocks of a GPUs and o_ra free GPUs in no such
+block. Every part p of its jobs takes a cell of the smallest size b_p that holds it, inside of one of
+these, and is not counted in contents. Contents P are of jobs without cells and take k_P GPUs: first
+those in no free block of a GPUs, then such blocks (``beside``). So all contents are listed, not only
+the fullest.
 
 The rows ``pieces`` cut off only points that are not whole. If jobs run for fractions of time, all
 rows hold on average, because the placement at each instant keeps them.
