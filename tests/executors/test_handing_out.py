@@ -64,9 +64,12 @@ class MadeUpExecutor:
 
 
 def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
-    """Let each look at the clock be so many seconds after the one before."""
-    looks = count()
-    monkeypatch.setattr(time, "monotonic", lambda: step * next(looks))
+    """Let each look at the clock be so many seconds after the one before.
+
+    The first one is now: that a task began is read from the clock of the machine.
+    """
+    now, looks = time.monotonic(), count()
+    monkeypatch.setattr(time, "monotonic", lambda: now + step * next(looks))
 
 
 def ends(slots: Sequence[Slot], tasks: int, **how: Any) -> dict[int, TaskEnd]:
