@@ -699,14 +699,19 @@ class ElasticProgram(DeadlineProgram):
             G = self._free.ravel()[used]
             lp.constrain(by_x @ x + by_z @ z <= G, name="capacity")
         if len(self.consumable):
-            whole = C.usage.tocsr()[self.consumable][:, self.c].tocsc()
-            rest = self.d / C.sure_duration[self.c]
-            part = whole[:, of] @ sp.diags_array(rest[of] * (self.end - self.begin) / self.d[of])
-            level = self._levels_of([run.pieces[0] for run in self.planned.values()])
-            kept = sp.csr_matrix(whole[:, level] @ sp.diags_array(rest[level]))
-            spent = sp.csr_matrix(part) @ x + kept @ z
-            lp.constrain(spent <= self.profile.left, name="budget")
+            self._budget_rows(lp, variables)
         return lp, variables
+
+    def _budget_rows(self, lp: LinearProgram, variables: ElasticVariables) -> None:
+        """What is consumed keeps within the rows ``budget``."""
+        C, of = self.C, self.of
+        whole = C.usage.tocsr()[self.consumable][:, self.c].tocsc()
+        rest = self.d / C.sure_duration[self.c]
+        part = whole[:, of] @ sp.diags_array(rest[of] * (self.end - self.begin) / self.d[of])
+        level = self._levels_of([run.pieces[0] for run in self.planned.values()])
+        kept = sp.csr_matrix(whole[:, level] @ sp.diags_array(rest[level]))
+        spent = sp.csr_matrix(part) @ variables.x + kept @ variables.z
+        lp.constrain(spent <= self.profile.left, name="budget")
 
     @cached_property
     def charged(self) -> IntArray:
