@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from optsched.arrays import FEW, FloatArray, IntArray, blocks, increases, is_range
+from optsched.arrays import SMALL_TABLE, FloatArray, IntArray, blocks, increases, is_range
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput
 
@@ -49,7 +49,7 @@ def _some_by_some(C: Classes) -> Iterator[tuple[slice, FloatArray]]:
     pools = len(C.instance.cluster.pools)
     begin = C.throughput.indptr
     # Of a few classes T takes no room.
-    many = len(C) > FEW
+    many = len(C) > SMALL_TABLE
     class_by_class = many and C.alone.all() and is_range(C.throughput.indices, C.columns)
     if class_by_class:
         for part in blocks(len(C)):

@@ -41,7 +41,7 @@ def checks_keywords(
 
 CLOSE_AMONG = 10_000
 """Names that are compared at most: comparing is slow, and a cluster may have millions."""
-CLOSE = 0.65
+LIKENESS = 0.65
 """Likeness from which a name may have been meant; from 0.6 where the first letter is the same:
 maximum may mean max, but notes does not mean steps.
 """
@@ -67,7 +67,7 @@ def did_you_mean(name: object, known: Iterable[str], *, aside: bool = False) -> 
     close = [
         one
         for one in get_close_matches(typed, names)
-        if one[0] == typed[0] or SequenceMatcher(None, one, typed).ratio() >= CLOSE
+        if one[0] == typed[0] or SequenceMatcher(None, one, typed).ratio() >= LIKENESS
     ]
     # A beginning is meant too, whatever stands between words: maxmin for max-min-fairness
     letters = re.sub(r"\W|_", "", typed)

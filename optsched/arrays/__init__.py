@@ -23,7 +23,7 @@ EMPTY = np.zeros(0, np.int64)
 BLOCK = 2**16
 """Rows per block for operations with temporary arrays; a block fits into a CPU cache."""
 
-FEW = 1024
+SMALL_TABLE = 1024
 """A lookup table with at most this many entries is always worth its cost."""
 
 ROOM = 8
@@ -265,7 +265,7 @@ def _span_of(column: AnyArray) -> Span | None:
 
 def _differ(column: AnyArray, span: Span | None) -> bool:
     """Whether integers differ in every row. False may mean unknown: the check is a cheap count."""
-    if span is None or not len(column) <= span[1] <= 2 * len(column) + FEW:
+    if span is None or not len(column) <= span[1] <= 2 * len(column) + SMALL_TABLE:
         return False
     return int(np.bincount(_numbered([column], [span])).max()) == 1
 
@@ -285,11 +285,11 @@ def _group_by_number(
     """
     known = [span for span in spans if span is not None]
     room = math.prod(size for _, size in known)
-    if len(known) < len(columns) or room > 2 * length + FEW:
+    if len(known) < len(columns) or room > 2 * length + SMALL_TABLE:
         return None
     number = _numbered(columns, known)
     first, count = np.full(room, length, np.int64), np.zeros(room, np.int64)
-    if room <= FEW:  # in a long column most blocks contain no new number
+    if room <= SMALL_TABLE:  # in a long column most blocks contain no new number
         for part in blocks(length):
             in_part = np.bincount(number[part], minlength=room)
             if ((in_part > 0) & (count == 0)).any():
@@ -317,7 +317,7 @@ def _in_order_of_appearance(first: IntArray, number: IntArray) -> IntArray:
     """The rows that are the first with their number. ``first`` has the first row of each number, or
     one past the last row if the number does not occur.
     """
-    if len(first) <= FEW:
+    if len(first) <= SMALL_TABLE:
         return np.sort(first[first < len(number)])
     begin = (
         np.flatnonzero(first[number[part]] == np.arange(part.start, part.stop))
@@ -356,7 +356,11 @@ def _group_by_widest(
     """Group rows by the integer column with the largest span that a table allows, if it
     distinguishes all different rows, or most of them.
     """
-    small = [(span[1], at) for at, span in enumerate(spans) if span and span[1] <= 2 * length + FEW]
+    small = [
+        (span[1], at)
+        for at, span in enumerate(spans)
+        if span and span[1] <= 2 * length + SMALL_TABLE
+    ]
     if not small:
         return None
     _, widest = max(small)
@@ -552,7 +556,7 @@ def find_rows(known: IntArray, wanted: IntArray) -> IntArray:
     if not len(known) or not len(wanted):
         return np.full(len(wanted), -1, np.int64)
     before = len(known)
-    if before + len(wanted) <= FEW:
+    if before + len(wanted) <= SMALL_TABLE:
         return _found_among_a_few(known, wanted)
     found = _found_by_number(known, wanted)
     if found is not None:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import (
-    FEW,
+    SMALL_TABLE,
     AnyArray,
     FloatArray,
     IntArray,
@@ -128,7 +128,9 @@ def largest_of_rows(indptr: AnyArray, data: FloatArray) -> FloatArray:
     largest, length = np.zeros(len(indptr) - 1), lengths(indptr)
     widest = int(length.max(initial=0))
     nearly_full = 4 * len(data) > 3 * widest * len(largest)
-    if len(data) > FEW and nearly_full and widest < NARROW:  # loop over columns, as rows are short
+    if (
+        len(data) > SMALL_TABLE and nearly_full and widest < NARROW
+    ):  # loop over columns, as rows are short
         for place in range(widest):
             rows = np.flatnonzero(length > place)
             if len(rows) == len(largest):

@@ -29,7 +29,7 @@ from optsched.solvers import Capability
 
 Part = tuple[Cone, ArrayLike, ArrayLike]
 """Rows of a cone: the cone, G and b of b + G x."""
-CLOSE = 1e-5
+ACCURACY = 1e-5
 """Relative; duals and points of first-order methods are not better."""
 WEIGHTS = (1.0, 2.0, 3.0, 4.0)
 
@@ -214,15 +214,15 @@ class ConicAnswer:
             expect(False, f"no point of {program.shape[1]} columns")
             return
         # What the solver states, and what its point is worth, are two things.
-        expect_close(values.objective, self.optimum, "objective", relative=CLOSE)
+        expect_close(values.objective, self.optimum, "objective", relative=ACCURACY)
         expect_close(
             program.objective(values.x),
             self.optimum,
             "objective of the point",
-            relative=CLOSE,
+            relative=ACCURACY,
         )
         missed = primal_residual(program, values.x)
-        expect(missed <= CLOSE, f"the point misses the cones by {missed:.2g}")
+        expect(missed <= ACCURACY, f"the point misses the cones by {missed:.2g}")
         if self.x is not None:
             expect_close(values.x[: len(self.x)], self.x, "point", relative=1e-3)
         # Only a solver that claims duals has to prove the answer by multipliers.
@@ -233,14 +233,14 @@ class ConicAnswer:
             return
         missed = dual_residual(program, values.y)
         expect(
-            missed <= CLOSE,
+            missed <= ACCURACY,
             f"the multipliers miss the dual program by {missed:.2g}: wrong sign or order?",
         )
         expect_close(
             dual_objective(program, values.y),
             self.optimum,
             "bound of the multipliers",
-            relative=CLOSE,
+            relative=ACCURACY,
         )
 
 

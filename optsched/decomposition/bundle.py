@@ -32,7 +32,7 @@ NULL_STEPS = 5
 """After this many consecutive null steps (the centre does not move), steps get shorter."""
 LARGEST_BUNDLE = 100
 """Most points in the bundle; beyond it, points with weight 0 in the average are removed."""
-CLOSE = 1e-7
+CONVERGED = 1e-7
 """The search has converged when the predicted increase of the bound, relative to it, is at most
 this.
 """
@@ -293,7 +293,7 @@ class _BundleSearch:
         """
         y, predicted = self._proposed()
         size = max(1.0, abs(self.bound))
-        if predicted <= CLOSE * size:
+        if predicted <= CONVERGED * size:
             # If steps are short, the prediction is small even if the average violates expensive
             # rows: try longer steps
             self.converged = self._cost_of_violation() <= KEPT * size

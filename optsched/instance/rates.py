@@ -47,7 +47,7 @@ Keys are (position in the level above) x `STRIDE` + count: no overflow.
 """
 SPARSE = 4
 """A table of all cells may have at most this many cells per entry."""
-FEW = 1024
+SMALL_TABLE = 1024
 """A table with at most this many cells is always made."""
 
 
@@ -191,7 +191,7 @@ class Places(NamedTuple):
             return cls._of_keys(places, keys, len(rates)), number
         number = np.arange(entries, dtype=np.int64)
         # A table of all cells needs one lookup; sorted keys need a binary search.
-        if len(rates) * places > SPARSE * entries + FEW or entries > np.iinfo(np.int32).max:
+        if len(rates) * places > SPARSE * entries + SMALL_TABLE or entries > np.iinfo(np.int32).max:
             return cls(places, None, rates.profile * places + rates.place), number
         cells = np.full(len(rates) * places + 1, -1, np.int32)
         for rows, keys in keys_of(rates):
@@ -200,7 +200,7 @@ class Places(NamedTuple):
 
     @classmethod
     def _of_keys(cls, places: int, keys: IntArray, profiles: int) -> Places:
-        if profiles * places > SPARSE * len(keys) + FEW:
+        if profiles * places > SPARSE * len(keys) + SMALL_TABLE:
             return cls(places, None, keys)
         cells = np.full(profiles * places + 1, -1, np.int32)
         cells[keys] = np.arange(len(keys))
@@ -332,7 +332,7 @@ class PlainRates(NamedTuple):
         places = len(rates.places)
         entries = len(rates.rate)
         room = len(rates) * places
-        if room > SPARSE * entries + FEW or rates.has_counts or rates.has_spreads:
+        if room > SPARSE * entries + SMALL_TABLE or rates.has_counts or rates.has_spreads:
             return None
         if not rates.one_by_one:
             return None

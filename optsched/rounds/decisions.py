@@ -25,8 +25,8 @@ from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.state import RoundState, basis_of, basis_parts
 from optsched.solving.warm_start import WarmStart
 
-MANY = 4
-"""An array is written as a whole if more than one entry in ``MANY`` differs."""
+ONE_IN = 4
+"""An array is written as a whole if more than one entry in ``ONE_IN`` differs."""
 
 Packed = Mapping[str, AnyArray]
 
@@ -120,7 +120,7 @@ def differences(name: str, before: AnyArray, after: AnyArray) -> dict[str, AnyAr
     # Bits are compared: -0.0 and 0.0 have different digests.
     differ = old.view(np.int64) != new.view(np.int64) if old.dtype == np.float64 else old != new
     at = np.flatnonzero(differ)
-    if MANY * len(at) > len(new):
+    if ONE_IN * len(at) > len(new):
         return {f"{name}.all": after}
     return {f"{name}.at": np.diff(at, prepend=0), f"{name}.to": new[at]} if len(at) else {}
 

@@ -22,7 +22,7 @@ EVERYTHING = slice(None)
 NEGLIGIBLE = 1e-10
 """Fractions below this are taken as zero: they are a solver's noise, and shorter than any round."""
 
-MANY = 1_000_000
+MOST_PAIR_ROWS = 1_000_000
 """Rows of pairs above which a table does not make them all."""
 
 
@@ -157,7 +157,7 @@ class Allocation(DisplayedTable):
         """
         C = self.classes
         pairs = np.flatnonzero((self.x > 0) & ~C.alone)
-        many = int((C.count[C.class_a[pairs]] + C.count[C.class_b[pairs]]).sum()) > MANY
+        many = int((C.count[C.class_a[pairs]] + C.count[C.class_b[pairs]]).sum()) > MOST_PAIR_ROWS
         few = self.integral or not many
         return (self.rows, True) if few else (expand_first(C, self.x, jobs), False)
 

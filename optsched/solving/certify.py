@@ -4,14 +4,16 @@ A continuous program is optimal only by a bound that is recomputed from duals. I
 no duals, its claim of optimality and its bound are ignored; its point counts like that of a stopped
 run. Of an integer program the solver's bound is kept, as a claim.
 
-`judged` recomputes objective, residuals and bound of a point of a program. `certified` also rejects
-points that are no answer: all zero after a stopped run, or an infinite objective. It is called with
-an `EvaluatedPoint`:
+Three layers, from the inside out:
 
-- by `certified_linear`, of the point of a linear program;
-- by `certified_allocation`, of an allocation, whichever way its program was solved.
+- `recompute`: objective, residuals and bound of an `EvaluatedPoint`, and what the solver claims
+  beside them.
+- `certified_or_nothing`: a point that is no answer is dropped (all zero after a stopped run, or an
+  infinite objective).
+- `certified_linear` for the point of a linear program. `certified_allocation` for an allocation,
+  whichever way its program was solved; `certified_clean_allocation` leaves out the cleaning.
 
-`certified_known` calls either with a feasible point that needed no solver.
+Points that need no solver take the same way: `best_of_known_points` and `best_known_allocation`.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ log = logging.getLogger("optsched")
 STATED_NOISE = 1e4
 """Factor on the noise when the solver's stated objective is compared:
 its terms are accurate to 1e-9 only, ours to 1e-13."""
-CLOSE = 1.0 - 1e-12
+REACHED = 1.0 - 1e-12
 """From this part of the level that a solver states, raising the point gains nothing."""
 
 ENDLESS = "a job gets no time, so that the objective is infinite"
@@ -129,7 +131,7 @@ class Bound(NamedTuple):
     alone: bool = False
 
 
-def judged(
+def recompute(
     solver: type[Solver],
     limits: Limits,
     values: Values,
@@ -396,7 +398,7 @@ def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArr
         program.free_to_lift
         and stated is not None
         and np.isfinite(stated)
-        and program.value(x) < stated * CLOSE
+        and program.value(x) < stated * REACHED
     ):
         # A job may be below the common level by the tolerance: see `AllocationProgram.lifted`.
         lifted = program.lifted(x, stated)
@@ -415,13 +417,13 @@ def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArr
 # --- outcomes of a point --------------------------------------------------------------------------
 
 
-def certified(
+def certified_or_nothing(
     runs: SolverRuns,
     point: EvaluatedPoint,
     values: Values,
     y: FloatArray | None,
 ) -> Outcome:
-    """The outcome of a point as `judged` finds it, or an outcome without a point if it is no
+    """The outcome of a point as `recompute` finds it, or an outcome without a point if it is no
     answer.
 
     An all-zero allocation of a stopped run is no answer, unless it is proved optimal, nor is a
@@ -430,7 +432,7 @@ def certified(
     """
     started = time.perf_counter()
     assert runs.chosen is not None
-    outcome = judged(runs.chosen, runs.limits, values, point, y)
+    outcome = recompute(runs.chosen, runs.limits, values, point, y)
     nothing_runs = point.program is not None and not point.x.any()
     found = outcome.certificate.ok and (not nothing_runs or outcome.status is Status.OPTIMAL)
     if outcome.certificate.ok and is_endless(point.program, outcome):
@@ -474,7 +476,7 @@ def certified_linear(
     x = checked_point(values.x, arrays.shape[1], runs.name)
     x = x if clean is None else clean(x)
     point = EvaluatedPoint(arrays, x, x, arrays.objective(x), step=step)
-    return certified(runs, point, values, y)
+    return certified_or_nothing(runs, point, values, y)
 
 
 def certified_allocation(
@@ -501,10 +503,10 @@ def certified_allocation(
         False: no matrix is written down. For jobs alone without side rows only.
     """
     x = cleaned(program, values, runs.name)
-    return certified_point(runs, program, x, values, y, arrays, matrix=matrix)
+    return certified_clean_allocation(runs, program, x, values, y, arrays, matrix=matrix)
 
 
-def certified_point(
+def certified_clean_allocation(
     runs: SolverRuns,
     program: AllocationProgram,
     x: FloatArray,
@@ -533,10 +535,10 @@ def certified_point(
     # `Total.touching`).
     tangent = form_at if program.conic else None
     point = EvaluatedPoint(form, x, *program.complete_and_value(x), tangent, program)
-    return certified(runs, point, values, y)
+    return certified_or_nothing(runs, point, values, y)
 
 
-def certified_known(
+def best_of_known_points(
     points: Iterable[FloatArray], certify: Certify, found: Outcome | None, maximise: bool = True
 ) -> Outcome | None:
     """The best outcome of points that need no solver, with the bound of a run that left no point.
@@ -559,10 +561,10 @@ def certified_known(
     return None if best is None else best[1]
 
 
-def known_allocation(
+def best_known_allocation(
     runs: SolverRuns, program: AllocationProgram, found: Outcome | None, certify: Certify
 ) -> Outcome | None:
-    """`certified_known` of an allocation.
+    """`best_of_known_points` of an allocation.
 
     None if a run found fractions of time: these were compared with the known point in `cleaned`.
     """
@@ -571,7 +573,7 @@ def known_allocation(
     points = [runs.build(program.known_point)]
     if runs.start is not None and len(runs.start) == program.classes.columns:
         points.append(program.repaired(runs.start))
-    return certified_known(points, certify, found)
+    return best_of_known_points(points, certify, found)
 
 
 # --- outcomes without a point ---------------------------------------------------------------------

@@ -27,7 +27,7 @@ BY_PRICES_CONCAVE = 300
 """Different jobs from which a total of concave utilities is found
 by prices (docs/concepts/prices.md).
 """
-MANY = 4000
+MOST_FROM_BASIS = 4000
 """Different jobs up to which round after round is solved from the basis before."""
 TIME_INDEXED = 50_000
 """Columns up to which a timeline program with costs of ends is solved indexed by time."""
@@ -79,14 +79,14 @@ def pick_for_allocation(
     None for rows and columns.
 
     Prices are exact, and faster the more jobs differ; of a small program a vertex is as fast. Up to
-    `MANY` different jobs simplex is faster where it has a point to ``start`` from, or where a
-    ``basis`` is known or wanted for the next program. Concave utilities have neither.
+    `MOST_FROM_BASIS` different jobs simplex is faster where it has a point to ``start`` from, or
+    where a ``basis`` is known or wanted for the next program. Concave utilities have neither.
     """
     count = len(program.classes)
     least = BY_PRICES_LEVEL if program.utility.smallest_level else BY_PRICES_TOTAL
     if program.conic:
         least = BY_PRICES_CONCAVE
-    elif (start or basis) and count <= MANY:
+    elif (start or basis) and count <= MOST_FROM_BASIS:
         return None
     if count < least:
         return None

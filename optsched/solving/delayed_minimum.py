@@ -17,15 +17,15 @@ from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution import Termination
 from optsched.solving.attempts import Way, attempt, ways_of
 from optsched.solving.certify import (
+    best_known_allocation,
     certified_allocation,
     cleaned,
-    known_allocation,
     without_point,
 )
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, Outcome
 
-CLOSE = 1e-10
+CLOSED_GAP = 1e-10
 """Relative distance of value and bound at which the method ends."""
 STALLED = 1e-15
 """Relative improvement of the bound below which it ends as well."""
@@ -48,7 +48,7 @@ def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
     ways = chain(by_prices, ways_of(engine, by_tangents))
 
     def known(found: Outcome | None) -> Outcome | None:
-        return known_allocation(engine, program, found, certify)
+        return best_known_allocation(engine, program, found, certify)
 
     return attempt(engine, ways, certify, known, answers=engine.known_points)
 
@@ -79,7 +79,7 @@ def _solve(
         value = max(value, program.value(x))
         if (
             values.termination is not Termination.OPTIMAL
-            or bound - value <= CLOSE * bound
+            or bound - value <= CLOSED_GAP * bound
             or stalled
         ):
             break

@@ -5,7 +5,7 @@ settles it.
 
 A run may take the rest of the time limit (`SolverRuns`). The point of a stopped run counts as
 feasible (`certify`). If no run found a point, one that needs no solver is the answer
-(`certified_known`); if there is none either, the status is ``limit``.
+(`best_of_known_points`); if there is none either, the status is ``limit``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from optsched.solution import PointStatus, Termination, Values
 from optsched.solvers import Capability, Limits, Session
 from optsched.solving.attempts import WORTHWHILE, Way, attempt, other_ways, ways_of
 from optsched.solving.certify import (
+    best_known_allocation,
+    best_of_known_points,
     certified_allocation,
-    certified_known,
     certified_linear,
     is_tighter,
-    known_allocation,
     nothing_found,
     without_point,
 )
@@ -64,7 +64,7 @@ DENSE = 0.9
 """Least fraction of nonzero coefficients of a knapsack."""
 SMALL_KNAPSACK = 250
 """Columns up to which CP-SAT solves a knapsack that the enumeration does not settle."""
-FEW, MANY = 2, 50
+PATIENCE, LONG_PATIENCE = 2, 50
 """The search for assignments ends after this many neighbourhoods per job without improvement: first
 where reduced costs leave few columns open, second in the other programs."""
 FEW_OPEN, OPEN_SHARE = 300, 0.5
@@ -136,7 +136,7 @@ class Engine(SolverRuns):
         def known(found: Outcome | None) -> Outcome | None:
             points = [some for some in (point, self.start) if some is not None]
             fitting = [some for some in points if len(some) == arrays.shape[1]]
-            return certified_known(fitting, certify, found, arrays.maximise)
+            return best_of_known_points(fitting, certify, found, arrays.maximise)
 
         ways = ways_of(self, once, integer=arrays.is_integer)
         return attempt(self, ways, certify, known, maximise=arrays.maximise)
@@ -156,7 +156,7 @@ class Engine(SolverRuns):
             return certified_allocation(self, program, values, y)
 
         def known(found: Outcome | None) -> Outcome | None:
-            return known_allocation(self, program, found, certify)
+            return best_known_allocation(self, program, found, certify)
 
         ways = self._ways(program, prices)
         return attempt(self, ways, certify, known, answers=self.known_points)
@@ -228,7 +228,7 @@ class Engine(SolverRuns):
         self, program: AllocationProgram, name: str, reason: str, prices: FloatArray | None
     ) -> Outcome:
         """The outcome of a program that a solver takes without lowering."""
-        return self._judged(program, self._as_it_is(program, name, reason, prices))
+        return self._certified_values(program, self._as_it_is(program, name, reason, prices))
 
     def _as_it_is(
         self, program: AllocationProgram, name: str, reason: str, prices: FloatArray | None
@@ -241,7 +241,7 @@ class Engine(SolverRuns):
         self.bases.last_prices(program, values)
         return values
 
-    def _judged(self, program: AllocationProgram, values: Values) -> Outcome:
+    def _certified_values(self, program: AllocationProgram, values: Values) -> Outcome:
         """The certified outcome of a run that took the program without lowering."""
         if values.termination in NO_OPTIMUM:
             return without_point(self, program.requirements, values, program)
@@ -526,7 +526,7 @@ class Engine(SolverRuns):
             short = lost if self._priced is None else self._priced.bound - value
             return short < step * (1.0 - ROUNDED) or self._near(core, value)
 
-        for per_job, part in ((FEW, SHARE), (MANY, LONG)):
+        for per_job, part in ((PATIENCE, SHARE), (LONG_PATIENCE, LONG)):
 
             def enough(lost: float, part: float = part) -> bool:
                 nonlocal reported
@@ -640,7 +640,7 @@ class Engine(SolverRuns):
         direct = self.solver_as_it_is(groups.easier)
         assert direct is not None, "for_groups has asked"
         values = self._as_it_is(groups.easier, *direct, None)
-        return self._judged(groups.program, groups.values(values))
+        return self._certified_values(groups.program, groups.values(values))
 
     def _relaxed(self, easier: AllocationProgram) -> Outcome:
         """Solve the relaxation in a part of the time: by prices, or as rows and columns."""

@@ -16,7 +16,7 @@ from optsched.program import AllocationProgram
 from optsched.program.partition import ProgramParts
 from optsched.program.price_bound import duals_at
 from optsched.solution import PointStatus, Termination, Values
-from optsched.solving.certify import certified_point, nothing_found, unless_interrupted
+from optsched.solving.certify import certified_clean_allocation, nothing_found, unless_interrupted
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, Outcome, SolvedProgram
 from optsched.solving.side_by_side import SideBySide
@@ -75,7 +75,7 @@ def _joined(engine: Engine, partition: ProgramParts, outcomes: list[Outcome]) ->
     values = Values(_end(outcomes), PointStatus.FEASIBLE, PointStatus.NONE, x=x, y=y, words=WORDS)
     program = partition.program
     matrix = bool(program.side) or program.concave or not program.classes.all_alone
-    return certified_point(engine, program, x, values, y, matrix=matrix)
+    return certified_clean_allocation(engine, program, x, values, y, matrix=matrix)
 
 
 def _rows_of(

@@ -52,7 +52,7 @@ from optsched.solvers import Capability
 from optsched.solvers.closed_form import ClosedForm
 from optsched.solving.attempts import attempt, is_better
 from optsched.solving.certify import (
-    certified_known,
+    best_of_known_points,
     certified_linear,
     contradicts,
     duals_without_solver,
@@ -726,7 +726,7 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> SolvedProgram:
 
     def known(found: Outcome | None) -> Outcome | None:
         points = [] if first is None else [_point(first)]
-        return certified_known(points, certify, found, maximise=False)
+        return best_of_known_points(points, certify, found, maximise=False)
 
     outcome = attempt(engine, ways(), certify, known, maximise=False)
     if outcome.x is None:

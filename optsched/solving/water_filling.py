@@ -25,8 +25,8 @@ from optsched.solution.stage import Stage
 from optsched.solvers import Session, Solver
 from optsched.solving.attempts import Way, attempt, other_ways
 from optsched.solving.certify import (
+    best_known_allocation,
     certified_allocation,
-    known_allocation,
     nothing_found,
     without_point,
 )
@@ -71,7 +71,7 @@ def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     def known(found: Outcome | None) -> Outcome | None:
         final = Filling(program).final()
         certify = partial(certified_allocation, engine, final)
-        outcome = known_allocation(engine, final, found, certify)
+        outcome = best_known_allocation(engine, final, found, certify)
         if outcome is not None:
             outcome = _without_stages(outcome)
             answers.append(SolvedProgram(final, outcome, notes=_stopped_words(())))

@@ -60,7 +60,7 @@ the latter are tried at once.
 """
 MOST_MIXES = 100
 """Most mixtures of further GPUs that are tried in search of the cheapest."""
-CLOSE, CLOSE_OF_MANY = 1e-3, 1e-2
+ACCURACY, ACCURACY_OF_RULE = 1e-3, 1e-2
 """Part of the time from now by which the earliest deadline may be off; by rule, which knows it no
 better, the latter.
 """
@@ -588,8 +588,8 @@ def _refusal(
 
 
 def _earliest_deadline(probes: _DeadlinePlanner, kept: IntArray, row: int) -> float | None:
-    """A deadline with which a job is admitted, close to one with which it is not (`CLOSE`); None if
-    there is none.
+    """A deadline with which a job is admitted, close to one with which it is not (`ACCURACY`); None
+    if there is none.
     """
     table, now = probes.instance.jobs_table, probes.instance.now
 
@@ -606,7 +606,7 @@ def _earliest_deadline(probes: _DeadlinePlanner, kept: IntArray, row: int) -> fl
         job = plan.instance.jobs_table.names.index(table.names[row])
         return float(plan.schedule.end[plan.schedule.rows_of(job)].max(initial=now)) - now
 
-    close = CLOSE if len(kept) < MOST_PROGRAMMED else CLOSE_OF_MANY
+    close = ACCURACY if len(kept) < MOST_PROGRAMMED else ACCURACY_OF_RULE
 
     # The stated deadline is refused, and none before the arrival can be kept.
     refused = max(float(table.deadline[row]), float(table.arrival[row])) - now

@@ -112,7 +112,7 @@ def test_an_array_of_rates_says_what_documents_say(
     given = made(case)
     expected = told(compile(from_documents(given)))
     assert told(compile(optsched.Instance.from_arrays(**given))) == expected
-    monkeypatch.setattr(rates, "FEW", -(10**6))  # pairs of profile and place by sorted keys
+    monkeypatch.setattr(rates, "SMALL_TABLE", -(10**6))  # pairs of profile and place by sorted keys
     assert told(compile(optsched.Instance.from_arrays(**given))) == expected
     for block in (1, 5):
         monkeypatch.setattr(arrays, "BLOCK", block)

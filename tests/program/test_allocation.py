@@ -17,7 +17,7 @@ from optsched.solvers import Limits
 from optsched.solving import Engine
 
 # Private names: lowered forms, which otherwise solvers alone see
-from optsched.solving.certify import EvaluatedPoint, certified
+from optsched.solving.certify import EvaluatedPoint, certified_or_nothing
 
 pytestmark = pytest.mark.property
 
@@ -156,7 +156,7 @@ def test_what_slack_is_worth_counts_beside_rounding() -> None:
     )
     engine = Engine(load_solver, "highs")
     engine.open(arrays)
-    outcome = certified(
+    outcome = certified_or_nothing(
         engine, EvaluatedPoint(arrays, x, program.complete(x), 0.0, program=program), values, y
     )
     assert outcome.bound is not None and outcome.bound > 1.5 * slack[0]

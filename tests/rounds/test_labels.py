@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optsched.arrays import FEW, find_rows
+from optsched.arrays import SMALL_TABLE, find_rows
 from optsched.candidates import JobRows
 
 # Private names: single rules and files of a round, without a scheduler
@@ -18,7 +18,7 @@ keys = st.lists(
 )
 
 
-@given(keys, keys, st.booleans(), st.sampled_from([0, FEW]))
+@given(keys, keys, st.booleans(), st.sampled_from([0, SMALL_TABLE]))
 def test_rows_are_found_by_all_their_fields(
     known: list[tuple[int, ...]], more: list[tuple[int, ...]], own: bool, others: int
 ) -> None:

@@ -30,7 +30,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prices for few jobs too."""
     for least in ("BY_PRICES_LEVEL", "BY_PRICES_TOTAL", "BY_PRICES_CONCAVE"):
         monkeypatch.setattr(choice, least, 0)
-    monkeypatch.setattr(choice, "MANY", 0)
+    monkeypatch.setattr(choice, "MOST_FROM_BASIS", 0)
 
 
 def instance(jobs: int = 60, seed: int = 0) -> optsched.Instance:
@@ -55,7 +55,7 @@ def test_the_next_round_starts_from_the_prices() -> None:
 
 
 def test_a_sum_of_utilities_starts_from_the_prices_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(back_end, "MANY_KNOWN", 0)
+    monkeypatch.setattr(back_end, "PINNED_FROM_KNOWN", 0)
     state = RoundState.first(instance(200), RoundPolicy(formulation="proportional-fairness"))
     first = solve_round(state)
     assert first.warm is not None and first.warm.prices

@@ -40,7 +40,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few classes count as many."""
     for name, value in (("LARGE", 0), ("PART", 4), ("LEAST", 1), ("SMALL", 2)):
         monkeypatch.setattr(sampling, name, value)
-    monkeypatch.setattr(max_min, "MANY", 3)
+    monkeypatch.setattr(max_min, "MOST_FREE", 3)
 
 
 def solved(program: AllocationProgram, solver: str = "prices", **limits: float) -> Outcome:

@@ -31,10 +31,10 @@ EXPONENTS = (0.0, -1.0, 0.5, -4.0)
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pin of few classes too."""
-    monkeypatch.setattr(back_end, "MANY", 50)
-    monkeypatch.setattr(back_end, "MANY_KNOWN", 50)
+    monkeypatch.setattr(back_end, "PINNED_FROM", 50)
+    monkeypatch.setattr(back_end, "PINNED_FROM_KNOWN", 50)
     monkeypatch.setattr(pinned_total, "SMALLEST", 40)
-    monkeypatch.setattr(pinned_total, "FEW", 20)
+    monkeypatch.setattr(pinned_total, "FEWEST_FREE", 20)
 
 
 @pytest.fixture(params=["numpy", "compiled"])
@@ -157,7 +157,7 @@ def test_pinned_totals_are_the_same(
     program = scattered(jobs, pools, exponent)
     pinned = solved(program)
     assert len(answers) == 1
-    monkeypatch.setattr(back_end, "MANY", 10**9)
+    monkeypatch.setattr(back_end, "PINNED_FROM", 10**9)
     whole = solved(program)
     scale = worth(program, whole)
     assert pinned.status is Status.OPTIMAL and pinned.certificate.ok

@@ -264,7 +264,7 @@ def test_light_jobs_choose_what_is_best_for_them(
     sweeps: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(back_end, "MANY", 500)
+    monkeypatch.setattr(back_end, "PINNED_FROM", 500)
     random = np.random.default_rng(jobs)
     weight = np.where(
         random.random(jobs) < 0.4, 10.0 ** random.uniform(lightest, heaviest, jobs), 1.0

@@ -19,7 +19,7 @@ from optsched.solving.choice import (
     BY_PRICES_CONCAVE,
     BY_PRICES_LEVEL,
     BY_PRICES_TOTAL,
-    MANY,
+    MOST_FROM_BASIS,
     pick_for_allocation,
 )
 
@@ -64,7 +64,7 @@ def test_simplex_from_a_point_or_a_basis_is_worth_more_than_prices(known: str) -
     assert picked(BY_PRICES_LEVEL, "level", **{known: True}) is None
     assert picked(BY_PRICES_TOTAL, "linear", **{known: True}) is None
     assert picked(BY_PRICES_CONCAVE, "log", **{known: True}) == "prices"
-    assert picked(MANY + 1, "level", **{known: True}) == "prices"
+    assert picked(MOST_FROM_BASIS + 1, "level", **{known: True}) == "prices"
 
 
 def test_the_choice_does_not_depend_on_numba(monkeypatch: pytest.MonkeyPatch) -> None:

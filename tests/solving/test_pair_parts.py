@@ -57,7 +57,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         seen.append(pair_parts.solve_in_parts(*args))
         return seen[-1]
 
-    monkeypatch.setattr(pair_generation, "MANY", 40)
+    monkeypatch.setattr(pair_generation, "IN_PARTS_FROM", 40)
     monkeypatch.setattr(pair_parts, "EACH", 20)
     monkeypatch.setattr(pair_generation, "solve_in_parts", watched)
     return seen

@@ -52,7 +52,7 @@ def without(executor: str) -> None:
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_packed_program_is_the_same(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     without(executor)
-    monkeypatch.setattr(pair_generation, "MANY", 40)
+    monkeypatch.setattr(pair_generation, "IN_PARTS_FROM", 40)
     monkeypatch.setattr(pair_parts, "EACH", 20)
     solve = partial(optsched.solve, packed(11, 80), generate_columns=True)
     here = solve()

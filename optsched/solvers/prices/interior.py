@@ -60,7 +60,7 @@ relative to what its own level is worth at its slope.
 """
 ROUNDING = 5e-11
 """Gap that a later point may have by rounding, if the gaps of single classes improve."""
-CLOSE = 1e-8
+ACCEPTED_GAP = 1e-8
 """Gap that is accepted if rounding prevents a smaller one."""
 STEPS = 150
 STALLED = 6

@@ -51,7 +51,7 @@ of it is worth asking about in its turn.
 """
 FREE = 1200
 """Classes that the small program decides about at first, at most."""
-MANY = 3000
+MOST_FREE = 3000
 """Free classes beyond which prices are quicker than the small program."""
 PROBED = 0.1
 """Part of the distance to 1 that a probe leaves open."""
@@ -221,7 +221,7 @@ class MaxMinSearch(CuttingPlanes):
             wanted = max(150, int(40 * gap * len(market)) + 30 * market.width)
             few = sample_size(market) if self.large else min(FREE, wanted)
             # A search among more of them would be no smaller than this one.
-            most = max(MANY, len(market) // 2)
+            most = max(MOST_FREE, len(market) // 2)
             found = self._decide(undecided(self.oracle, min(grown * few, most)), grown * NEAR)
             if found is not None and self._follow(found):
                 continue
@@ -250,7 +250,7 @@ class MaxMinSearch(CuttingPlanes):
         """Decide about the free classes beside the pinned ones: by a small program, or by prices if
         they are many.
         """
-        if len(free) <= MANY or 2 * len(free) > len(self.market):
+        if len(free) <= MOST_FREE or 2 * len(free) > len(self.market):
             return polish(self.oracle, free, self.prices, self.bound, near, self.seconds_left)
         pinned = PinnedClasses.but(self.oracle, free)
         market = self.market.part(free, self.market.capacity, pinned.pinned_demand)

@@ -47,7 +47,7 @@ KNOWN = 0.04
 """Part of the classes that are free after a similar program."""
 MOST = 0.4
 """Part of the classes that may be free, beyond which all might as well be."""
-FEW = 300
+FEWEST_FREE = 300
 """Classes that are free at least."""
 CHANGED = 8
 """Free classes for each pinned one that changed its choice."""
@@ -112,7 +112,7 @@ class PinnedTotal:
             if self.over() or changed > most:
                 return None
             most = changed // 2
-            count = max(FEW, count // 4, CHANGED * changed)
+            count = max(FEWEST_FREE, count // 4, CHANGED * changed)
         return None
 
     def _sampled(self) -> FloatArray:

@@ -30,7 +30,7 @@ HiGHS takes none from 1e15 on.
 """
 AT_ENDS = 60
 """Classes that are free as they are nearest to an end of their segment."""
-MANY = 30_000
+SAMPLED_FROM = 30_000
 """Classes of which the nearest are found with the help of a sample."""
 
 
@@ -139,8 +139,8 @@ def _smallest(values: FloatArray, count: int) -> IntArray:
     """Where the smallest of some values are; a sample of many says which of them to look at."""
     if count >= len(values):
         return np.arange(len(values))
-    if len(values) > MANY:
-        sample = values[:: len(values) // (MANY // 8)]
+    if len(values) > SAMPLED_FROM:
+        sample = values[:: len(values) // (SAMPLED_FROM // 8)]
         # Twice the rank that the count has in the sample: enough values are below it, but for rare
         # samples.
         rank = 2 * count * len(sample) // len(values) + 16

@@ -14,14 +14,14 @@ from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.prices.answers import duals_above_floors, values_of
 from optsched.solvers.prices.cutting_planes import EXACT
 from optsched.solvers.prices.goods import Goods
-from optsched.solvers.prices.interior import CLOSE, Balance, Curve, Interior, balance_of
+from optsched.solvers.prices.interior import ACCEPTED_GAP, Balance, Curve, Interior, balance_of
 from optsched.solvers.prices.market import market_of
 from optsched.solvers.prices.pinned_total import PinnedTotal
 from optsched.solvers.prices.requirements import floor_measures
 from optsched.solvers.prices.solve_minimum import at_floors
 from optsched.solvers.prices.watch import Watch
 
-MANY, MANY_KNOWN = 8000, 2000
+PINNED_FROM, PINNED_FROM_KNOWN = 8000, 2000
 """Classes from which most are pinned, without and with prices to start from."""
 LACKING = 1e-7
 """Part of its floor that a level may lack; a certificate allows ten times as much."""
@@ -69,7 +69,7 @@ def solve_concave(program: AllocationProgram, limits: Limits, start: FloatArray 
         program, market, found.prices * unit, rent, gain, [worth_of_floors] * len(floors.measures)
     )
     x, value = goods.columns(C.count[some, np.newaxis] * found.time), found.value * unit + shift
-    ended = found.gap <= CLOSE
+    ended = found.gap <= ACCEPTED_GAP
     if least is not None and least.x is not None:
         # As far from a point at the floors towards that of the search as these allow.
         lack = quotient(least_level - program.level(x), least_level).max(initial=0.0)
@@ -125,7 +125,7 @@ def _searched(
 ) -> tuple[Balance, int]:
     """What is found, and after how many steps; ``near`` are prices to start from."""
     found, steps = None, 0
-    many = MANY if near is None else MANY_KNOWN
+    many = PINNED_FROM if near is None else PINNED_FROM_KNOWN
     if curve.floor is None and goods.market.good is not None and len(level) >= many:
         most_pinned = PinnedTotal(goods, level, curve, watch.over)
         solved = most_pinned.run(near)

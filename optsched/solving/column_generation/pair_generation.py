@@ -40,7 +40,7 @@ from optsched.solving.certify import (
     unless_interrupted,
     without_point,
 )
-from optsched.solving.column_generation.pair_parts import MANY, InParts, solve_in_parts
+from optsched.solving.column_generation.pair_parts import IN_PARTS_FROM, InParts, solve_in_parts
 from optsched.solving.column_generation.pair_pricing import ClassPairs, PairPricing
 from optsched.solving.column_generation.pair_sample import start_of
 from optsched.solving.column_generation.pair_search import PairSearch, with_pairs
@@ -73,7 +73,7 @@ def generate_pairs(engine: Engine, program: AllocationProgram, build: Build) -> 
     engine.reason = (
         "columns are generated" if engine.solver == "auto" else "asked for, with columns generated"
     )
-    found = solve_in_parts(engine, pricing, build) if len(C) >= MANY else None
+    found = solve_in_parts(engine, pricing, build) if len(C) >= IN_PARTS_FROM else None
     accepted = np.inf if engine.limits.gap is None else max(OPTIMALITY, engine.limits.gap)
     if found is not None and (found.gap <= accepted or found.end is not Termination.OPTIMAL):
         return _of_parts(engine, pricing, build, found)

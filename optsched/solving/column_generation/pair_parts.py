@@ -52,7 +52,7 @@ from optsched.solving.side_by_side import SideBySide
 
 log = logging.getLogger("optsched")
 
-MANY = 5_000
+IN_PARTS_FROM = 5_000
 """Classes from which programs are solved in parts."""
 EACH = 1_000
 """Classes of a part."""

@@ -12,7 +12,7 @@ from optsched.solution.plan import LinearPlan
 from optsched.solvers import Highs, Limits
 
 # Private: the rule itself, without a solver before it
-from optsched.solving.certify import EvaluatedPoint, judged
+from optsched.solving.certify import EvaluatedPoint, recompute
 from optsched.solving.outcome import Outcome
 
 
@@ -30,7 +30,7 @@ def judge(size: float, off: float, *, claims: bool = True) -> Outcome:
     arrays, x = cancelling(size).arrays, np.ones(2)
     end = Termination.OPTIMAL if claims else Termination.TIME_LIMIT
     point = EvaluatedPoint(arrays, x, x, arrays.objective(x))
-    return judged(Highs, Limits(), Values(end, x=x), point, np.array([size + off]))
+    return recompute(Highs, Limits(), Values(end, x=x), point, np.array([size + off]))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_bound_below_the_objective_by_more_than_rounding_is_a_contradiction() 
     arrays, at = lp.arrays, np.array([5.0])
     for stated, ok in ((5.0, True), (5.0 - 1e-9, True), (4.9, False)):
         values = Values(Termination.OPTIMAL, x=at, bound=stated)
-        outcome = judged(Highs, Limits(), values, EvaluatedPoint(arrays, at, at, 5.0), None)
+        outcome = recompute(Highs, Limits(), values, EvaluatedPoint(arrays, at, at, 5.0), None)
         assert outcome.certificate.ok == ok, stated
 
 
@@ -74,14 +74,14 @@ def test_the_gap_that_is_accepted_is_the_gap_that_is_shown(bound: float, optimal
     at = np.ones(1)
     values = Values(Termination.TIME_LIMIT, x=at, bound=bound)
     point = EvaluatedPoint(lp.arrays, at, at, 1.0)
-    outcome = judged(Highs, Limits(gap=0.4), values, point, None)
+    outcome = recompute(Highs, Limits(gap=0.4), values, point, None)
     assert (outcome.status is Status.OPTIMAL) == optimal
 
 
 def test_a_point_that_violates_rows_is_no_optimum() -> None:
     arrays, x = cancelling(1.0).arrays, np.array([1.0, 0.5])
     point = EvaluatedPoint(arrays, x, x, arrays.objective(x))
-    outcome = judged(Highs, Limits(), Values(Termination.OPTIMAL, x=x), point, np.array([0.5]))
+    outcome = recompute(Highs, Limits(), Values(Termination.OPTIMAL, x=x), point, np.array([0.5]))
     assert outcome.status is Status.FEASIBLE and not outcome.certificate.ok
 
 
@@ -113,5 +113,5 @@ def test_a_row_that_bars_a_column_does_not_outweigh_the_duals_of_all_others() ->
     arrays, at = lp.arrays, np.array([1.0, 0.0])
     point = EvaluatedPoint(arrays, at, at, arrays.objective(at))
     values = Values(Termination.OPTIMAL, x=at)
-    outcome = judged(Highs, Limits(), values, point, np.array([1.0, 2e12]))
+    outcome = recompute(Highs, Limits(), values, point, np.array([1.0, 2e12]))
     assert (outcome.status, outcome.bound) == (Status.OPTIMAL, 1.0)
