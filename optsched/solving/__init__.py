@@ -2,7 +2,7 @@
 
 `Engine` runs programs on solvers within one budget of time. What is more than one run has a file of
 its own: `delayed_minimum` (Newton's method), `stages` (requirements that give way, water filling),
-`core` (whole jobs around the prices of the relaxation), `column_generation`, `schedules`, `proof`.
+`program_search` (whole jobs, with `core`), `column_generation`, `schedules`, `proof`.
 """
 
 from typing import TYPE_CHECKING

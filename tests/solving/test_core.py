@@ -107,7 +107,7 @@ def test_what_a_point_does_against_the_prices_is_open() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_cores_end_in_the_optimum(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
-    monkeypatch.setattr("optsched.solving.engine.OPEN", 4)
+    monkeypatch.setattr("optsched.solving.program_search.OPEN", 4)
     runs: list[int] = []
     run = HighsSession.run
 
@@ -148,7 +148,7 @@ def test_cores_end_where_the_gap_is_small_enough(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.property
 def test_a_last_run_without_a_point_keeps_what_cores_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
-    monkeypatch.setattr("optsched.solving.engine.OPEN", 4)
+    monkeypatch.setattr("optsched.solving.program_search.OPEN", 4)
     instance = knapsack(5, jobs=30)
     best = optsched.solve(instance, "multiple-choice", solver="highs", gap=0.0)
     run, found = ScaledSession.run, []
@@ -172,7 +172,7 @@ def test_a_last_run_without_a_point_keeps_what_cores_found(monkeypatch: pytest.M
 
 def test_an_interrupt_in_a_core_keeps_the_point(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
-    monkeypatch.setattr("optsched.solving.engine.OPEN", 4)
+    monkeypatch.setattr("optsched.solving.program_search.OPEN", 4)
     run, runs = HighsSession.run, []
 
     def interrupted(self: HighsSession, limits: Limits) -> Any:
@@ -194,7 +194,7 @@ def test_an_interrupt_in_a_core_keeps_the_point(monkeypatch: pytest.MonkeyPatch)
 def test_whole_jobs_by_the_dozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Classes of several equal jobs, some of which run and some of which do not."""
     monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
-    monkeypatch.setattr("optsched.solving.engine.OPEN", 4)
+    monkeypatch.setattr("optsched.solving.program_search.OPEN", 4)
     b = optsched.InstanceBuilder(round="6m")
     pools = [b.add_pool(name, nodes=5, gpus_per_node=4) for name in ("v100", "k80")]
     draw = np.random.default_rng(4)
@@ -223,7 +223,7 @@ def test_whole_jobs_that_share_gpus_are_relaxed_as_rows(
 ) -> None:
     """Prices do not take pairs; the bound and the first point come from the linear program."""
     monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
-    monkeypatch.setattr("optsched.solving.engine.OPEN", 4)
+    monkeypatch.setattr("optsched.solving.program_search.OPEN", 4)
     instance = generate(
         "cluster", jobs=24, seed=seed, colocation=0.5, elastic=0.3, deadlines=0.5
     ).instance
