@@ -5,10 +5,10 @@ instance files, performance models, formulations with their constraints.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from optsched.arrays.values import replace
 from optsched.candidates import Candidates, Classes
 from optsched.candidates import compile as compile_candidates
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, checks_keywords

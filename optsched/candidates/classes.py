@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -41,6 +40,7 @@ from optsched.arrays import (
     without_repeats,
 )
 from optsched.arrays.matrices import rows_in_order, same_places
+from optsched.arrays.values import cached_property, replace
 from optsched.candidates.columns import Drop, KindColumns, WayColumns, is_kept
 from optsched.candidates.kinds import Absence, Kinds, is_present
 from optsched.candidates.needs import column_needs

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import IntEnum
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from optsched.arrays import (
     take_rows,
 )
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import cached_property, replace
 from optsched.display import Displayed
 
 

@@ -4,9 +4,9 @@ with all columns or with some of them on demand.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from optsched.arrays.values import replace
 from optsched.candidates.classes import Candidates
 from optsched.candidates.columns import KindColumns, gathered
 from optsched.candidates.generate import option_columns, pair_columns, rated_columns

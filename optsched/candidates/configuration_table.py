@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from optsched.arrays import (
     pointers,
     ranges,
 )
+from optsched.arrays.values import cached_property
 from optsched.candidates.columns import KindColumns, WayColumns, gathered
 from optsched.candidates.generate import Sifted, rated, rated_by_kind
 from optsched.candidates.kinds import STRIDE

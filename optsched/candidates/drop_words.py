@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import cached_property
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import gpu_memory
 from optsched.candidates.kinds import Kinds

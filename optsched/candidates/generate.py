@@ -5,7 +5,6 @@ explicit options; co-located pairs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from optsched.arrays import (
     rows_where,
     take_rows,
 )
+from optsched.arrays.values import replace
 from optsched.candidates.columns import Drop, KindColumns, WayColumns, is_kept
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.room import drop_roomless

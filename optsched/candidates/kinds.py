@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from optsched.arrays import (
     ranges,
     take_rows,
 )
+from optsched.arrays.values import cached_property
 from optsched.display import Displayed
 from optsched.errors import InvalidInput
 from optsched.instance import Instance, OptionTable

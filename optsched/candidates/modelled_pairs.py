@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from optsched.arrays import IntArray, group_rows, mask_of, ranges
+from optsched.arrays.values import replace
 from optsched.candidates.columns import KindColumns, is_kept
 from optsched.candidates.generate import MOST_KIND_PAIRS, drop_unfit
 from optsched.candidates.kinds import Kinds

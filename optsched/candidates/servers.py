@@ -4,11 +4,10 @@ one per pair (w, p) that fits, and what each holds.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from optsched.arrays import EMPTY, IntArray, constant, ranges
+from optsched.arrays.values import replace
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import drop_unfit
 from optsched.candidates.kinds import Kinds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import AnyArray, FloatArray, IntArray, blocks
 from optsched.arrays.matrices import largest_of_rows, one_per_column
+from optsched.arrays.values import cached_property
 from optsched.display import Displayed
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +15,7 @@ from optsched.arrays import (
     pointers,
     ranges,
 )
+from optsched.arrays.values import cached_property
 from optsched.candidates.resources import Resources
 from optsched.candidates.usage import Usage
 from optsched.display import Displayed, count

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -13,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.arrays.values import replace
 from optsched.candidates import Candidates, Classes
 from optsched.candidates.classes import KNOWN
 from optsched.display import Displayed

@@ -5,13 +5,13 @@ pools of nodes, numbers of nodes and GPUs, resources, tenants.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from optsched.arrays import EMPTY, AnyArray, BoolArray, FloatArray, IntArray, pointers
+from optsched.arrays.values import cached_property, replace
 from optsched.display import Displayed, count
 from optsched.instance.documents import NODE_STATES, parse_index
 from optsched.instance.levels import EVERYWHERE, TopologyLevel, joined_levels, stated_levels

@@ -9,7 +9,6 @@ arrays.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from optsched.arrays import (
     ranges,
     take_rows,
 )
+from optsched.arrays.values import replace
 from optsched.instance.rates import RateTable
 from optsched.instance.tables import OptionTable, Workloads
 

@@ -7,12 +7,12 @@ The result is identical to reading the changed document, to the last bit: see
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import IntArray, looked_up
+from optsched.arrays.values import replace
 from optsched.errors import InvalidInput
 from optsched.instance.build import build_tenant, build_workload
 from optsched.instance.compaction import compact_rates, equal_profiles, join_profiles

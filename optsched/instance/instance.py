@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from optsched.arrays import IntArray
+from optsched.arrays.values import cached_property
 from optsched.display import Displayed, DisplayedTable, TableColumns, count, first_of
 from optsched.display.picture import Picture
 from optsched.errors import checks_keywords

@@ -5,7 +5,7 @@ entries.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
 from operator import is_, itemgetter
 from typing import TypeVar
@@ -13,6 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from optsched.arrays import IntArray
+from optsched.arrays.values import replace
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance.compaction import first_use
 from optsched.instance.instance import Instance

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import cached_property
 from optsched.display import Displayed, count
 from optsched.display.text import enumerated
 from optsched.errors import InvalidInput, UsageError

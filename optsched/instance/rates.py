@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +27,7 @@ from optsched.arrays import (
     ranges,
     without_repeats,
 )
+from optsched.arrays.values import cached_property
 from optsched.display import Displayed, count
 
 OWN_GANG = 0

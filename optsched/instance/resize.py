@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.errors import InvalidArgument, did_you_mean, unknown_name
 from optsched.instance.build_cluster import names_of_nodes
 from optsched.instance.cluster import PER_NODE, UP, Cluster, Pool, Resource

@@ -8,12 +8,12 @@ document: the same numbering (`optsched.instance.compaction`), the same `Instanc
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import EMPTY, IntArray, joined, looked_up, take_rows, without_repeats
+from optsched.arrays.values import replace
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean
 from optsched.instance.build import check_deadlines, with_labels
 from optsched.instance.columns import JobColumns

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from itertools import chain, compress, islice
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, owners, ranges
+from optsched.arrays.values import cached_property
 from optsched.display import Displayed, count
 from optsched.instance.cluster import Numbering
 

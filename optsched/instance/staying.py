@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.values import cached_property
 from optsched.instance.documents import NODE_STATES
 from optsched.instance.instance import Instance
 

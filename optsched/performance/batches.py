@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from pydantic import model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import replace
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Self
 
 import numpy as np
@@ -21,6 +20,7 @@ from optsched.arrays import (
     owners,
 )
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import cached_property
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount, refused
 from optsched.instance.reading import join
 from optsched.performance.parametric.fitting import (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, owners, ranges
+from optsched.arrays.values import cached_property
 
 KEY = "parameter_server"
 """Key of the law in the parameters of a workload."""

@@ -5,7 +5,7 @@ datasheet figures.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ from optsched.arrays import (
     pointers,
     ranges,
 )
+from optsched.arrays.values import replace
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.cluster import PoolSizes

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import FloatArray, Groups, IntArray
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import replace
 from optsched.display import DisplayedTable, TableColumns, count
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from optsched.arrays import FloatArray, Groups, IntArray, group_rows
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import replace
 from optsched.display import count
 
 

@@ -11,14 +11,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, ranges
+from optsched.arrays.values import cached_property, replace
 from optsched.candidates import Classes, JobRows
 from optsched.instance.cluster import Numbering
 from optsched.placement.best_fit import FreeRoom, best_fit, choose, why_refused

@@ -7,13 +7,13 @@ Learning Workloads", OSDI 2020, section 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, pointers, stable_order
+from optsched.arrays.values import cached_property, replace
 from optsched.candidates import Classes, JobRows, Uses
 from optsched.placement.node_room import NodeRoom
 from optsched.placement.shares import FULL, Shares

@@ -7,14 +7,14 @@ that are in no row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, owners
+from optsched.arrays.values import cached_property, replace
 from optsched.candidates import Classes, JobRows, Slices
 from optsched.candidates.held import held_gpus, held_of
 from optsched.candidates.resources import Resources

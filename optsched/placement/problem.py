@@ -27,8 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -47,6 +46,7 @@ from optsched.arrays import (
     owners,
     ranges,
 )
+from optsched.arrays.values import cached_property, replace
 from optsched.candidates import gpus_allowed
 from optsched.instance import Instance, Resource
 from optsched.instance.topology import INTRA_NODE, LEAF, NODE

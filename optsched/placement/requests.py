@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, constant
+from optsched.arrays.values import replace
 from optsched.candidates import Classes, JobRows, Slices
 from optsched.errors import InvalidArgument
 from optsched.instance.cluster import PER_NODE

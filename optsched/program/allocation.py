@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import cached_property
 from optsched.display import Displayed, count
 from optsched.program.arrays import LinearArrays
 from optsched.program.feasible_region import FeasibleRegion

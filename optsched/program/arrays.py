@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +16,7 @@ from optsched.arrays import (
     lengths,
     owners,
 )
+from optsched.arrays.values import cached_property, replace
 from optsched.display import Displayed, count
 from optsched.errors import UsageError
 from optsched.program.parts import (

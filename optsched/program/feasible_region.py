@@ -5,7 +5,6 @@ and side rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, is_range, looked_up, quotient
 from optsched.arrays.matrices import largest_of_rows
+from optsched.arrays.values import cached_property
 from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.linear import LinearProgram, Variables

@@ -25,14 +25,15 @@ can never have more: it leaves the path where that reaches the floor, and needs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
+from optsched.arrays.values import cached_property, replace
 from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import LinearArrays
 from optsched.program.minimum import LexicographicMinimum

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +12,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, blocks, constant, is_range, without_repeats
 from optsched.arrays.matrices import largest_of_rows
+from optsched.arrays.values import cached_property
 from optsched.program.arrays import Block, row_sizes
 from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.parts import (

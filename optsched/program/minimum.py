@@ -4,13 +4,14 @@ the minimum, the minimum with delays, the lexicographic minimum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.errors import UsageError
 from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.linear import LinearProgram

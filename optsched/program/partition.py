@@ -31,14 +31,15 @@ capacities are divided as whole GPUs, whose remainder is lost, and no bound is g
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.values import cached_property, replace
 from optsched.display import Displayed, count
 from optsched.errors import InvalidArgument
 from optsched.program.price_bound import RowDuals

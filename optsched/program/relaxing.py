@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import cached_property, replace
 from optsched.program.allocation import AllocationProgram
 from optsched.program.linear import LinearProgram
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, quotient, stable_order
+from optsched.arrays.values import cached_property
 from optsched.display import Displayed, count
 
 if TYPE_CHECKING:  # a solver in another process loads no candidates

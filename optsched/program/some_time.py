@@ -5,13 +5,13 @@ for objectives that are infinite as soon as one has none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.arrays.matrices import scaled_rows
+from optsched.arrays.values import cached_property
 from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import LinearArrays
 from optsched.program.linear import LinearProgram

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.arrays.matrices import sum_by
+from optsched.arrays.values import cached_property
 from optsched.display import Displayed, count
 from optsched.program.least_time import least_time
 from optsched.program.linear import LinearProgram

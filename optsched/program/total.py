@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.errors import UsageError
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.feasible_region import FeasibleRegion

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import EMPTY, FloatArray, IntArray
+from optsched.arrays.values import cached_property, replace
 from optsched.errors import InvalidInput
 from optsched.instance import Instance, with_jobs
 from optsched.instance.columns import CheckedJobs, JobColumns

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, gathered, mask_of, quotient
+from optsched.arrays.values import cached_property
 from optsched.candidates import Classes, JobRows
 from optsched.placement.instant import first_fit
 from optsched.placement.shares import FULL

@@ -32,7 +32,6 @@ job gains. It ends, because rates only rise and no job stops.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -46,6 +45,7 @@ from optsched.arrays import (
     mask_of,
 )
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import cached_property
 from optsched.candidates import JobRows, Uses
 from optsched.placement.instant import Instant, first_fit
 from optsched.placement.shares import FULL

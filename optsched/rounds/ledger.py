@@ -8,9 +8,8 @@ the allocation. `Service` has the running time, GPU time and starts of each job.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from optsched.arrays import (
     quotient,
 )
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import cached_property, replace
 from optsched.candidates.classes import LABELS
 from optsched.display import Displayed
 from optsched.instance.documents import LARGEST

@@ -7,9 +7,9 @@ records of a journal, and so reaches the same state.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
+from optsched.arrays.values import replace
 from optsched.assembly import make_model
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel, learns, with_learnt

@@ -7,12 +7,12 @@ is found by comparing the inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import BoolArray
+from optsched.arrays.values import cached_property, replace
 from optsched.assembly import compile, compile_for, constraints_in_force
 from optsched.candidates import Absence, Candidates
 from optsched.formulation import Formulation

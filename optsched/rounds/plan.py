@@ -6,14 +6,14 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, gathered, mask_of
+from optsched.arrays.values import cached_property, replace
 from optsched.candidates import Classes
 from optsched.display import (
     Displayed,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, quotient
+from optsched.arrays.values import replace
 from optsched.assembly import constraints_in_force
 from optsched.candidates import Candidates, Classes, JobRows
 from optsched.formulation import Infeasible, SideConstraint

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from optsched.arrays import AnyArray
 from optsched.arrays.packed import pack, unpack
+from optsched.arrays.values import replace
 from optsched.display import Displayed
 from optsched.errors import (
     InvalidInput,

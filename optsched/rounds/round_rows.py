@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, gathered, mask_of
+from optsched.arrays.values import cached_property
 from optsched.candidates import Classes, JobRows
 from optsched.program import SideRows
 from optsched.rounds.allocation import Answer

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +23,7 @@ from optsched.arrays import (
     mask_of,
     ranges,
 )
+from optsched.arrays.values import cached_property, replace
 from optsched.candidates import Classes, JobRows, Uses
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.placement.instant import Instant, first_fit

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from threading import RLock
 from typing import Any, Self
 
+from optsched.arrays.values import replace
 from optsched.assembly import Performance, load, model_of
 from optsched.display import Displayed, number
 from optsched.errors import (

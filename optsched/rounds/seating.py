@@ -8,7 +8,7 @@ none, other jobs are moved or stopped (`Occupants.make_room`). The rules for thi
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from optsched.arrays import (
     quotient,
     ranges,
 )
+from optsched.arrays.values import replace
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.instance.cluster import Numbering

@@ -20,13 +20,13 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.assembly import model_of
 from optsched.candidates import JobRows
 from optsched.errors import Interrupted, OptschedError, checks_keywords

@@ -12,8 +12,7 @@ import binascii
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +21,7 @@ from pydantic import Field, model_validator
 
 from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, mask_of
 from optsched.arrays.npz import text_array, text_in, unzip_arrays, zip_arrays
+from optsched.arrays.values import cached_property, replace
 from optsched.assembly import load
 from optsched.display import DisplayedTable, TableColumns, count
 from optsched.errors import InvalidArgument, InvalidInput

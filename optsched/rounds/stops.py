@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.values import cached_property
 from optsched.display import Displayed, count
 from optsched.formulation import Restarts
 from optsched.instance import Instance

@@ -9,7 +9,7 @@ in `optsched.rounds.telling`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from optsched.arrays import mask_of
+from optsched.arrays.values import replace
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.instance import Instance, with_columns, with_nodes
 from optsched.instance.define import with_tenants, with_workloads

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
+from optsched.arrays.values import cached_property, replace
 from optsched.candidates import Classes, JobRows
 from optsched.candidates.held import held_of
 from optsched.candidates.resources import Resources

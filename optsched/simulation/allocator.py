@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import replace
 from optsched.assembly import compile_for, formulation_for, model_of
 from optsched.candidates import Classes, JobRows
 from optsched.errors import NoAllocation, UsageError

@@ -4,12 +4,13 @@ deficit and its share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import replace
 from optsched.simulation.allocator import TimeShares
 
 NEVER_RUN = 1e9

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays.values import cached_property
 from optsched.display import DisplayedTable, TableColumns, count
 from optsched.display.columns import title, written
 from optsched.display.picture import Picture

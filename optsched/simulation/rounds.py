@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.arrays.values import replace
 from optsched.display import count
 from optsched.errors import UsageError
 from optsched.instance import Instance, Workloads

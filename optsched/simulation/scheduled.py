@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.instance import Instance, JobTable, with_jobs
 from optsched.instance.running import RunningJobs
 from optsched.rounds import RoundPolicy, RoundState

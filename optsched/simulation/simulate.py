@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays.values import replace
 from optsched.assembly import Performance, load
 from optsched.errors import InvalidArgument, InvalidInput, checks_keywords
 from optsched.instance import Instance

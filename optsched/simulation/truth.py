@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cached_property
-
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import cached_property, replace
 from optsched.assembly import compile, model_of
 from optsched.candidates import Candidates
 from optsched.errors import UsageError

@@ -4,11 +4,10 @@ of it.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.values import cached_property
 from optsched.simulation.truth import Truth
 
 EARLY = 1e-15

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, blocks, quotient, without_repeats
+from optsched.arrays.values import cached_property
 from optsched.candidates import Classes, JobRows, expand, expand_first
 from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of, number
 from optsched.display.picture import Picture

@@ -14,12 +14,13 @@ Shcherbina 2004, "Safe bounds in linear and mixed-integer linear programming").
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optsched.arrays import FloatArray, is_constant, without_repeats
+from optsched.arrays.values import replace
 from optsched.display import Displayed
 from optsched.program.parts import ColumnPart, ColumnSlices, RowPart
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.values import cached_property
 from optsched.candidates import Classes, JobRows
 from optsched.display import DisplayedTable, TableColumns, count, seconds
 from optsched.display.picture import Picture

@@ -8,13 +8,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from optsched.arrays import FloatArray, finite
+from optsched.arrays.values import cached_property
 from optsched.candidates import Candidates
 from optsched.display import (
     Displayed,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.display import Displayed
 from optsched.errors import SolverCrashed
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.arrays.matrices import beside
+from optsched.arrays.values import replace
 from optsched.errors import SolverUnavailable, UnsuitableSolver
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.arrays import Block, differing_entries, with_entries

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import ConicProgram, LinearArrays
 from optsched.solution.values import PointStatus, Termination, Values

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
+from optsched.arrays.values import replace
 from optsched.program import ConicProgram, LinearArrays, linear_to_conic
 from optsched.solution.values import Values
 from optsched.solvers.base import Limits

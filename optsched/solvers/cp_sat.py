@@ -9,12 +9,12 @@ proven in 12 s; with them 0.3 s).
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.errors import SolverCrashed, UsageError
 from optsched.instance.durations import UNLIMITED, OutOfTime, Timer
 from optsched.program.timeline import TimelineProgram, split_point

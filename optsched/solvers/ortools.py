@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import replace
 from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.lazy import imported
 from optsched.program import LinearArrays, TimelineProgram

@@ -8,7 +8,6 @@ of the solver are scaled back to the units of the program.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from optsched.arrays import (
     lengths,
 )
 from optsched.arrays.matrices import same_places
+from optsched.arrays.values import replace
 from optsched.program import LinearArrays
 from optsched.solution.values import Basis, Values
 from optsched.solvers.base import Limits, Progress, Session

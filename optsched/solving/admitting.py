@@ -11,13 +11,13 @@ worth is proved impossible, so one program declines all jobs that exceed this bu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, owners
+from optsched.arrays.values import cached_property, replace
 from optsched.program import AllocationProgram, LinearArrays, SideRows
 from optsched.program.relaxing import NEGLIGIBLE, RelaxedRows
 from optsched.solution import Status

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.program import AllocationProgram
 from optsched.program.timeline import split_point
 from optsched.solution import Certificate, Schedule, Status, Termination, certify_point

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 
 import numpy as np
 
+from optsched.arrays.values import cached_property, replace
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.solution import Attempt, Status, Termination
 from optsched.solution.certificate import gap_of, shown_gap

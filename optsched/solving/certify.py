@@ -21,12 +21,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.errors import NOTHING_YET, Interrupted, SolverCrashed
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.integers import rounded_bound

@@ -17,12 +17,13 @@ heuristic).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, owners
+from optsched.arrays.values import replace
 from optsched.program import LinearArrays, Space
 from optsched.program.space.bins import Bin
 from optsched.program.space.node_bins import Contents

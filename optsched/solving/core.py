@@ -15,11 +15,12 @@ dual u_k of the row ``time``. A whole point x is worth
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.candidates import Classes
 from optsched.program import LinearArrays
 from optsched.solution.certificate import dual_bound

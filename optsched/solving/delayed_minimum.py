@@ -7,12 +7,12 @@ elsewhere: see `optsched.program.total.Total.tangent`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 
 import numpy as np
 
+from optsched.arrays.values import replace
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution import Termination
 from optsched.solving.attempts import Way, attempt, ways_of

@@ -27,7 +27,7 @@ none: prices would have to be negative there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray, quotient
+from optsched.arrays.values import replace
 from optsched.display import Displayed, count
 from optsched.program import AllocationProgram
 from optsched.program.side_rows import NEAR, ClassFloors, LimitRows, SideRows

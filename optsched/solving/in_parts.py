@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.program import AllocationProgram
 from optsched.program.partition import ProgramParts
 from optsched.program.price_bound import duals_at

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.candidates import Classes
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Space, Variables
 from optsched.program.space import best_fit, finds_nodes

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import EMPTY, FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.instance.durations import Timer
 from optsched.program import AllocationProgram, Block, LinearArrays

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.display import Displayed
 from optsched.program import AllocationProgram
 from optsched.solution import Certificate, Termination, Values

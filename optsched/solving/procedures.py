@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optsched.arrays import EMPTY
+from optsched.arrays.values import replace
 from optsched.candidates import Candidates, Classes
 from optsched.errors import NOTHING_YET, Interrupted, SolverCrashed, UsageError
 from optsched.formulation import Formulation, Infeasible, declined_jobs, nothing_to_decide

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.candidates import Classes
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.executors import LOCAL

@@ -6,12 +6,12 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.lazy import convenience
 from optsched.program import LinearArrays, TimelineProgram

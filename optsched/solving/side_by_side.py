@@ -9,9 +9,10 @@ nor its record depends on where parts were solved.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from optsched.arrays.values import replace
 from optsched.errors import NOTHING_YET, Interrupted
 from optsched.executors import Calls, in_order
 from optsched.instance.durations import Timer

@@ -11,12 +11,11 @@ programming: a case study in combining interior point and simplex methods", Oper
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, owners
+from optsched.arrays.values import replace
 from optsched.program import Block, LinearArrays
 from optsched.solution import PointStatus, Termination, Values
 from optsched.solution.certificate import dual_bound

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from optsched.arrays.values import replace
 from optsched.program import AllocationProgram, Method
 from optsched.program.relaxing import RelaxedRows
 from optsched.solution import Status

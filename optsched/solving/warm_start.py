@@ -9,12 +9,13 @@ needs nothing else of the round before.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, find_rows, gathered
+from optsched.arrays.values import replace
 from optsched.candidates import Classes
 from optsched.candidates.classes import LABELS
 from optsched.display import Displayed

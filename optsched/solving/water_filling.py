@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optsched.arrays import EMPTY, FloatArray
+from optsched.arrays.values import replace
 from optsched.errors import SolverCrashed
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.filling import LOOSE, LOOSEST, Filling, Path

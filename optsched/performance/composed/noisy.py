@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray, hash_lists, hash_rows
+from optsched.arrays.values import replace
 from optsched.instance import Instance, RateTable
 from optsched.instance.documents import Count, Document
 from optsched.performance.composed.base import WrappedModel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from optsched.arrays import EMPTY, FloatArray, IntArray, find_sorted, gathered, group_rows, quotient
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import replace
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import (

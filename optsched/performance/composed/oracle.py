@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
 from optsched.arrays import IntArray
+from optsched.arrays.values import replace
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document, Name, Rates

@@ -5,13 +5,13 @@ gradient-boosted trees on the time of a step, or on the residuals of another mod
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays.values import replace
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Share, refused
 from optsched.instance.reading import show

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import cached_property, replace
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, Finite, Positive, PositiveCount, Tuple
 from optsched.performance.files import PERFORMANCE

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.values import cached_property
 from optsched.errors import InvalidInput
 from optsched.instance.documents import (
     Count,

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from pydantic import Field, model_validator
 
 from optsched.arrays import FloatArray, IntArray, find_sorted, finite, group_rows
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import cached_property, replace
 from optsched.display import count
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, Positive, refused

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, Self
 
@@ -13,6 +12,7 @@ from pydantic import Field, model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, owners
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import cached_property
 from optsched.errors import InvalidInput
 from optsched.instance.documents import (
     Document,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays.values import cached_property
 from optsched.candidates import NO_SLICE, Classes, Slices, gpus_allowed
 from optsched.candidates.held import held_gpus
 from optsched.candidates.slices import layouts_of

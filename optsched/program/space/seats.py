@@ -57,8 +57,7 @@ rows hold on average, because the placement at each instant keeps them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +65,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, owners
 from optsched.arrays.matrices import sum_by
+from optsched.arrays.values import cached_property, replace
 from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.instance.cluster import PER_NODE

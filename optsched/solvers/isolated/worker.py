@@ -6,9 +6,9 @@ It imports what the solvers need that it is asked for, and no others.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from optsched.arrays.values import replace
 from optsched.processes import Closed, Reply, Wire, limit_memory
 from optsched.solvers.base import Limits, Session
 from optsched.solvers.isolated.messages import Address, Call, Failure, Prepare

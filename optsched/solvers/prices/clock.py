@@ -30,11 +30,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, quotient
+from optsched.arrays.values import replace
 from optsched.program.filling import Path
 from optsched.solution.values import Termination
 from optsched.solvers.prices.market import Market

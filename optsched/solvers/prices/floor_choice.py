@@ -13,11 +13,10 @@ class whose best place reaches the floor by itself is free of it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.solvers.prices.market import Market
 from optsched.solvers.prices.oracle import Oracle
 

@@ -38,12 +38,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.solvers.prices import compiling, steps
 from optsched.solvers.prices.floor_steps import FloorSteps
 from optsched.solvers.prices.goods import Goods

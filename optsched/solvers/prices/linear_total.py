@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.solvers.prices.cutting_planes import CLOSED, ROUNDS, STEPS, CuttingPlanes
 from optsched.solvers.prices.floor_choice import FloorChoice
 from optsched.solvers.prices.goods import Goods

@@ -8,8 +8,8 @@ the level 0 at no price, like idleness.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, blocks, highest_in_rows
+from optsched.arrays.values import cached_property, replace
 from optsched.candidates import Classes
 from optsched.program import AllocationProgram, LimitRows
 from optsched.solvers.prices.kernels import sweeps_for

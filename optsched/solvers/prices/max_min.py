@@ -15,11 +15,12 @@ G. Dantzig, P. Wolfe, "Decomposition Principle for Linear Programs", Operations 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, highest_in_rows
+from optsched.arrays.values import replace
 from optsched.solvers.prices.cutting_planes import (
     CLOSED,
     COARSE,

@@ -8,13 +8,14 @@ for a hundred classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, Groups, IntArray, group_rows, hash_lists
+from optsched.arrays.values import replace
 from optsched.solvers.prices.market import Market, Places
 
 SAMPLE = 2048

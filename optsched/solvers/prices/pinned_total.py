@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays.values import replace
 from optsched.solvers.prices import compiling
 from optsched.solvers.prices.best_response import Choices, best_responses
 from optsched.solvers.prices.goods import Goods

@@ -24,13 +24,13 @@ y_a an interval: the pairs say that it is not empty (Fourier, Motzkin).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray, quotient
+from optsched.arrays.values import cached_property, replace
 from optsched.program import AllocationProgram
 from optsched.solvers.prices.market import Market
 

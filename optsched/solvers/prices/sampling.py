@@ -10,11 +10,11 @@ factor of about 1000, and replace many passes over all classes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.solvers.prices.market import Market, PinnedDemand
 from optsched.solvers.prices.oracle import Oracle
 from optsched.solvers.prices.polish import PinnedClasses

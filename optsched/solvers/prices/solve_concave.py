@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from optsched.arrays import FloatArray, quotient
+from optsched.arrays.values import replace
 from optsched.program import AllocationProgram
 from optsched.solution.values import Termination, Values
 from optsched.solvers.base import Limits

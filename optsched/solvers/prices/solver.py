@@ -7,7 +7,6 @@ leads back to those of the program.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LinearArrays, Method
 from optsched.solution.values import Values

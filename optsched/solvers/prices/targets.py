@@ -28,11 +28,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import FloatArray, highest_in_rows
+from optsched.arrays.values import replace
 from optsched.program import AllocationProgram
 from optsched.solution.values import Termination
 from optsched.solvers.prices.cutting_planes import EXACT

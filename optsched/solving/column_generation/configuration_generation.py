@@ -26,12 +26,13 @@ problems", Operations Research 38 (1990).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import EMPTY, FloatArray, IntArray, group_rows
 from optsched.arrays.matrices import scaled_rows
+from optsched.arrays.values import replace
 from optsched.candidates import Classes
 from optsched.candidates.classes import JobGroups, alone_columns, assemble
 from optsched.errors import UsageError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from optsched.arrays import (
     ranges,
 )
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import cached_property
 from optsched.candidates.configuration_table import ConfigurationTable, curve_blocks, first_largest
 from optsched.candidates.kinds import STRIDE
 from optsched.program import AllocationProgram

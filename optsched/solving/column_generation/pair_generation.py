@@ -26,11 +26,11 @@ bounding a class of linear programming problems", Operations Research 38 (1990).
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.program import AllocationProgram
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.solution import PAIRS, ColumnsMade

@@ -26,13 +26,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays.values import replace
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.solution import Attempt
 from optsched.solution.values import Termination

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, group_rows
 from optsched.arrays.columns import Columns
+from optsched.arrays.values import cached_property
 from optsched.candidates.pair_table import PairTable
 from optsched.program import AllocationProgram
 from optsched.solution.solution import PAIRS

@@ -17,11 +17,12 @@ given, and u_k the most that a point is worth.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import EMPTY, FloatArray, IntArray
+from optsched.arrays.values import replace
 from optsched.candidates.classes import JobGroups, alone_columns, assemble
 from optsched.program import AllocationProgram
 from optsched.solving.column_generation.pair_pricing import PairPricing, PairWay

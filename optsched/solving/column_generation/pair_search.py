@@ -5,13 +5,13 @@ in.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, group_rows
+from optsched.arrays.values import replace
 from optsched.candidates import Classes
 from optsched.candidates.classes import JobGroups, alone_columns, assemble
 from optsched.errors import NOTHING_YET, Interrupted

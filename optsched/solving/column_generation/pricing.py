@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.candidates import Classes
 from optsched.errors import InvalidArgument, UsageError
 from optsched.program import AllocationProgram, Method
