@@ -87,7 +87,7 @@ def _profiles_of(instance: Instance, jobs: IntArray, option: IntArray) -> IntArr
     """
     table, options = instance.jobs_table, instance.options
     profile = np.full(len(jobs), NO_SLICE, np.int64)
-    for nth_job in np.flatnonzero(table.options[jobs] >= 0).tolist():
+    for nth_job in (table.options[jobs] >= 0).nonzero()[0].tolist():
         job = int(jobs[nth_job])
         rows = options_in_use(instance, job, int(option[job]))
         if not len(rows):
@@ -124,7 +124,7 @@ def held_of(
             needs[:, column] = demand[name][workload]
     needs[instance.workloads.with_parameter(KEY)[workload]] = 0.0
     share = np.ones(len(jobs))
-    for nth_job in np.flatnonzero(table.options[jobs] >= 0).tolist():
+    for nth_job in (table.options[jobs] >= 0).nonzero()[0].tolist():
         job = int(jobs[nth_job])
         gpus = len(table.running[job][1])
         rows = options_in_use(instance, job, int(option[job]))

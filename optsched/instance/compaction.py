@@ -59,7 +59,7 @@ def first_use(index: IntArray) -> tuple[IntArray, IntArray]:
     first = np.full(size + 1, count, np.int64)
     # Writing in reverse order makes the first of several equal rows win.
     first[index[::-1]] = np.arange(count - 1, -1, -1)
-    old = np.flatnonzero(first[:size] < count)
+    old = (first[:size] < count).nonzero()[0]
     if (np.diff(first[old]) < 0).any():
         old = old[np.argsort(first[old])]
     number = np.full(size + 1, -1, np.int64)
@@ -92,7 +92,7 @@ def compact_rates(
     if is_range(index, len(rates)):
         return rates, workloads, index[len(workloads) :]
     index, old = first_use(index)
-    changed = np.flatnonzero(index[: len(workloads)] != of_workload).tolist()
+    changed = (index[: len(workloads)] != of_workload).nonzero()[0].tolist()
     if changed:
         listed = list(workloads)
         for row in changed:
@@ -155,7 +155,7 @@ def _equal_lists(
         [_among(first[:split], first[split:]), _among(first[split:], first[:split])]
     )
     if candidate.any():
-        lists = np.flatnonzero(candidate)
+        lists = candidate.nonzero()[0]
         length = np.diff(indptr)[lists]
         rows = ranges(indptr[lists], length)
         same[lists] = lists[_equal_by_hash(pointers(length), [column[rows] for column in columns])]
@@ -178,7 +178,7 @@ def _equal_by_hash(indptr: IntArray, columns: Sequence[AnyArray]) -> IntArray:
         hashes = hash_lists(indptr, columns)
         _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
         equal_to = first[group].astype(np.int64)
-        other = np.flatnonzero(equal_to != np.arange(count))
+        other = (equal_to != np.arange(count)).nonzero()[0]
         if len(other) == 0:
             return equal_to
         # Hashes may collide, so lists with equal hashes are compared bit by bit.
@@ -210,7 +210,7 @@ def equal_options(options: OptionTable, split: int) -> IntArray:
     )
     # The fields without arrays must be equal too.
     seen: dict[tuple[int, str, str], int] = {}
-    for row in np.flatnonzero(np.bincount(same, minlength=len(same))[same] > 1).tolist():
+    for row in (np.bincount(same, minlength=len(same))[same] > 1).nonzero()[0].tolist():
         rows = slice(options.indptr[row], options.indptr[row + 1])
         key = (int(same[row]), repr(options.uses[rows]), repr(options.attributes[rows]))
         same[row] = seen.setdefault(key, row)

@@ -51,14 +51,14 @@ class JobPlaces:
                 "rows", f"an array of {kept.dtype} of shape {kept.shape}", "rows of jobs"
             )
         kept = kept.astype(np.int64)
-        wrong = np.flatnonzero((kept < 0) | (kept >= count))
+        wrong = ((kept < 0) | (kept >= count)).nonzero()[0]
         if len(wrong):
             raise InvalidInput(
                 f"rows[{wrong[0]}]", f"{kept[wrong[0]]}", f"a row of the {count} jobs"
             )
         place = np.full(count, -1, np.int64)
         place[kept] = np.arange(len(kept))
-        twice = np.flatnonzero(place[kept] != np.arange(len(kept)))
+        twice = (place[kept] != np.arange(len(kept))).nonzero()[0]
         if len(twice):
             raise InvalidInput(
                 f"rows[{twice[0]}]", f"{kept[twice[0]]} a second time", "each row once"
@@ -86,7 +86,7 @@ class JobPlaces:
         stay = after >= 0
         if self.in_order:
             return places.kept(stay, after[stay])
-        stays = np.flatnonzero(stay)
+        stays = stay.nonzero()[0]
         stays = stays[np.argsort(after[stays])]
         return places.take(stays, after[stays])
 
@@ -233,7 +233,7 @@ def in_use(
     gone = label.copy()
     gone[named] = False
     colocated = {row for entry in colocation for row in entry.workloads or () if gone[row]}
-    order = [*np.flatnonzero(~label).tolist(), *sorted(colocated), *named.tolist()]
+    order = [*(~label).nonzero()[0].tolist(), *sorted(colocated), *named.tolist()]
     if not colocated and order == list(range(len(workloads))):
         return workloads, None
     number = np.full(len(workloads) + 1, -1, np.int64)

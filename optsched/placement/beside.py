@@ -142,7 +142,7 @@ def place_beside(
     """
     requests = Requests.of(classes, rows, np.asarray(wanted, np.int64), constraints, barred)
     jobs = requests.jobs_of_all
-    twice = np.flatnonzero(np.bincount(jobs) > 1)
+    twice = (np.bincount(jobs) > 1).nonzero()[0]
     if len(twice):
         name = classes.instance.jobs_table.names[int(twice[0])]
         raise ValueError(f"job {name} is to be placed twice")
@@ -229,7 +229,7 @@ class GpusOfRows:
     @cached_property
     def rows(self) -> IntArray:
         """Rows that run, in the order in which they began."""
-        rows = np.flatnonzero(self._since >= 0)
+        rows = (self._since >= 0).nonzero()[0]
         return rows[np.argsort(self._since[rows])]
 
     @cached_property
@@ -350,7 +350,7 @@ class Occupants:
         barred = self.barred(wanted)
         requests = Requests.of(self.classes, self.rows, wanted, self.constraints, barred)
         problem = Problem.of(requests, held)
-        on_one_node = np.flatnonzero(problem.on_one_node & (requests.span == 1))
+        on_one_node = (problem.on_one_node & (requests.span == 1)).nonzero()[0]
         row = np.concatenate([np.full(len(self.fixed), -1, np.int64), seated])
         may_move = self._may_move(seated)
         return OneNodeRoom(
@@ -535,7 +535,7 @@ class Clearing:
         gone = np.zeros(len(self._loose), bool)
         while (first := self._fewest(order, gone)) is not None:
             if not first:
-                return np.flatnonzero(gone)
+                return gone.nonzero()[0]
             # The last of these holders must leave in any case. Those before it may not have to.
             gone[order[first - 1]] = True
             order = order[: first - 1]

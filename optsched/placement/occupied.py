@@ -74,7 +74,7 @@ class Occupied:
         """Return self; raise ValueError if a job is listed twice,
         or the shares of a GPU add up to more than 1.
         """
-        twice = np.flatnonzero(np.bincount(self.jobs) > 1)
+        twice = (np.bincount(self.jobs) > 1).nonzero()[0]
         if len(twice):
             raise ValueError(f"job {self.instance.jobs_table.names[int(twice[0])]} has GPUs twice")
         # The GPUs of a holder are nearly always ascending. Then none is listed twice: no sort is
@@ -82,7 +82,7 @@ class Occupied:
         rising = (self.gpu[1:] > self.gpu[:-1]) | (self.owner[1:] > self.owner[:-1])
         if not rising.all():
             self._refuse_gpus_listed_twice()
-        over = np.flatnonzero(self.load > FULL)
+        over = (self.load > FULL).nonzero()[0]
         if len(over):
             gpu = int(over[0])
             holders = [self.named(owner) for owner in self.owner[self.gpu == gpu].tolist()]
@@ -95,7 +95,7 @@ class Occupied:
 
     def _refuse_gpus_listed_twice(self) -> None:
         key = np.sort(self.gpu * (len(self) + 1) + self.owner)
-        again = np.flatnonzero(key[1:] == key[:-1])
+        again = (key[1:] == key[:-1]).nonzero()[0]
         if len(again):
             gpu, owner = divmod(int(key[again[0]]), len(self) + 1)
             raise ValueError(f"{self.named(owner)} has {self._gpu(gpu)} twice")
@@ -235,7 +235,7 @@ class Occupied:
         """
         pool = self.instance.cluster.numbering.pool[self.node]
         shared = (self.share < 1.0) & (spot_of[self.gpu] >= 0)
-        for place in np.flatnonzero(shared).tolist():
+        for place in shared.nonzero()[0].tolist():
             owner = self.owner[place]
             spot = spot_of[self.gpu[[place]]]
             cut.add(int(pool[place]), spot, int(self.profile[owner]), float(self.share[place]))
@@ -244,7 +244,7 @@ class Occupied:
     def used(self) -> FloatArray:
         """CPUs and memory (GB) that are in use on every node of the cluster, shape (nodes, 2)."""
         total = np.zeros((self.instance.cluster.numbering.nodes, len(OWN)))
-        for place in np.flatnonzero(self.need.any(axis=0)).tolist():
+        for place in self.need.any(axis=0).nonzero()[0].tolist():
             amount = self.need[self.owner, place]
             total[:, place] = np.bincount(self.node, amount, len(total))
         return total
@@ -322,7 +322,7 @@ def _check_gpus_of_columns(
     """
     instance = classes.instance
     names = instance.jobs_table.names
-    wrong_count = np.flatnonzero(count != classes.gpus[column])
+    wrong_count = (count != classes.gpus[column]).nonzero()[0]
     if len(wrong_count):
         holder = int(wrong_count[0])
         wanted = classes.gpus[column[holder]]
@@ -330,7 +330,7 @@ def _check_gpus_of_columns(
         raise ValueError(f"{text}, expected the {wanted} of its row")
     numbering = instance.cluster.numbering
     pool = classes.pool[column]
-    wrong_pool = np.flatnonzero(numbering.pool[numbering.node_of(gpu)] != pool[owner])
+    wrong_pool = (numbering.pool[numbering.node_of(gpu)] != pool[owner]).nonzero()[0]
     if len(wrong_pool):
         first = int(wrong_pool[0])
         holder = int(owner[first])
@@ -350,7 +350,7 @@ def _gpu_numbers(
         )
     gpu = instance.cluster.numbering.numbers(chain.from_iterable(gpus))
     owner = owners(np.array(list(map(len, gpus)), np.int64))
-    wrong = np.flatnonzero(gpu == NONE)
+    wrong = (gpu == NONE).nonzero()[0]
     if len(wrong):
         name = next(islice(chain.from_iterable(gpus), int(wrong[0]), None))
         holder = instance.jobs_table.names[int(job[owner[wrong[0]]])]

@@ -91,7 +91,7 @@ class OneNodeRoom:
         self._node = np.concatenate([node, np.full(len(requests), -1, np.int64)])
         self._row = np.concatenate([row[gangs], requests.row])
         self._gang: IntArray = np.full(len(may_move), -1, np.int64)
-        self._gang[self._row[self._row >= 0]] = np.flatnonzero(self._row >= 0)
+        self._gang[self._row[self._row >= 0]] = (self._row >= 0).nonzero()[0]
         self._may_move = may_move[self._row] & (self._row >= 0)
         self._running = running
         # The GPUs of the holders are consecutive in `occupied`; GPUs that change are by gang.
@@ -117,7 +117,7 @@ class OneNodeRoom:
 
     def _fullest(self, left: FloatArray, gang: int) -> int | None:
         """The node with the fewest free GPUs on which a gang has room; the first of equal nodes."""
-        room = np.flatnonzero((left >= self._enough(gang)).all(axis=1))
+        room = ((left >= self._enough(gang)).all(axis=1)).nonzero()[0]
         return int(room[np.argmin(left[room, 0])]) if len(room) else None
 
     def _fit_somewhere(self, in_pool: slice) -> BoolArray:
@@ -194,10 +194,10 @@ class OneNodeRoom:
         enough = self._enough(gang)
         lack = enough - self._left[in_pool]
         present = (self._node >= in_pool.start) & (self._node < in_pool.stop)
-        mobile = np.flatnonzero(self._may_move & present & self._fit_somewhere(in_pool))
+        mobile = (self._may_move & present & self._fit_somewhere(in_pool)).nonzero()[0]
         on = self._node[mobile] - in_pool.start
         could = [np.bincount(on, amount, len(lack)) for amount in self._amount[mobile].T]
-        possible = np.flatnonzero((np.stack(could, axis=1) >= lack).all(axis=1))
+        possible = ((np.stack(could, axis=1) >= lack).all(axis=1)).nonzero()[0]
         # The missing part of the scarcest amount.
         far = quotient(lack, np.broadcast_to(enough, lack.shape)).max(axis=1)
         nearest = possible[np.argsort(far[possible], kind="stable")][:NODES_TRIED]
@@ -307,5 +307,5 @@ def _gangs_of_one_node(occupied: Occupied, local: IntArray) -> tuple[IntArray, I
     one_node[owner[1:][spans_nodes]] = False
     node_of = np.full(len(occupied), -1, np.int64)
     node_of[owner] = local[node]
-    gangs = np.flatnonzero(one_node & (node_of >= 0))
+    gangs = (one_node & (node_of >= 0)).nonzero()[0]
     return gangs, node_of[gangs]

@@ -243,7 +243,7 @@ def _in_order(before: IntArray, asked: FloatArray, admitting: Admitting) -> dict
     C = admitting.program.classes
     table = C.instance.jobs_table
     job = C.first
-    k = np.flatnonzero(admitting.asked)
+    k = admitting.asked.nonzero()[0]
     order = k[np.lexsort((job[k], table.deadline[job[k]], table.arrival[job[k]]))]
     found = admitting.admit(before[job] == Standing.ADMITTED, order)
     if found is None:

@@ -280,7 +280,7 @@ def allocate(
         return replace(answer, rows=allocation.rows, warm=warm, isolated=isolated)
     # A time limit stopped the solver. A replay reads the rows from the ledger in the journal, which
     # has only the claims: this round uses the same rows.
-    claims = allocation.rows.take(np.flatnonzero(allocation.rows.fraction > 0))
+    claims = allocation.rows.take((allocation.rows.fraction > 0).nonzero()[0])
     return _with_rows(answer, keys_of(classes, claims), claims.fraction, formulation)
 
 
@@ -295,7 +295,7 @@ def _with_rows(
 def _last_allocation(answer: Answer, state: RoundState, why: str | None) -> Answer:
     """The fallback: the rows of the last allocation that are still possible, and its basis."""
     ledger = state.ledger
-    claimed = np.flatnonzero(ledger.fraction > 0)
+    claimed = (ledger.fraction > 0).nonzero()[0]
     rows = rows_of_keys(ledger.key[claimed], ledger.fraction[claimed], answer.classes)
     return replace(answer, rows=rows, solution=None, fallback=why, warm=state.warm)
 
@@ -467,10 +467,10 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
     gone = resources.renewable & (left <= NOTHING * resources.capacity)
     if not gone.any():
         return mask
-    usage = candidates.usage[np.flatnonzero(gone)].toarray()
+    usage = candidates.usage[gone.nonzero()[0]].toarray()
     needs = np.asarray((usage > 0).any(axis=0))
     for side in (columns.kind, columns.partner):
-        pairs = np.flatnonzero(columns.partner >= 0)
+        pairs = (columns.partner >= 0).nonzero()[0]
         host = _hosts(view, candidates, side[pairs], pairs)
         pairs = pairs[host >= 0]
         host = host[host >= 0]
@@ -488,7 +488,7 @@ def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) 
     """
     running = view.running
     columns = candidates.columns
-    hosts = np.flatnonzero(view.hosts)
+    hosts = view.hosts.nonzero()[0]
     firm = np.column_stack(
         [
             candidates.kinds.of_job[hosts],
@@ -496,7 +496,7 @@ def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) 
             running.gpus[hosts],
         ]
     )
-    alone = np.flatnonzero(columns.partner < 0)
+    alone = (columns.partner < 0).nonzero()[0]
     known = np.column_stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
     of_hosts = find_rows(firm, known) >= 0
     wanted = np.column_stack([kind, columns.pool[pairs], columns.gpus[pairs]])
@@ -566,7 +566,7 @@ def check_policy(
     except Infeasible:
         return
     except (UsageError, InvalidInput) as error:
-        if error.jobs and not np.isin(np.flatnonzero(candidates.present), error.jobs).all():
+        if error.jobs and not np.isin(candidates.present.nonzero()[0], error.jobs).all():
             return
         raise
     if policy.solver != AUTO:

@@ -249,9 +249,7 @@ class Changes:
         added = self._added(state.instance, new)
         if added is None and left is None:
             return state
-        rows = (
-            np.arange(self._count) if left is None else np.flatnonzero(left == len(self._left_at))
-        )
+        rows = np.arange(self._count) if left is None else (left == len(self._left_at)).nonzero()[0]
         came = np.array(self._came)[new]
         return with_instance(state, with_jobs(state.instance, rows, added), rows, came, left)
 

@@ -56,7 +56,7 @@ def _wrong_gpus(view: View, places: RunningJobs) -> Iterator[str]:
         (unknown, "which is no GPU of pool {}"),
         (closed, "whose node takes no work"),
     ):
-        for gpu_index in np.flatnonzero(wrong).tolist():
+        for gpu_index in wrong.nonzero()[0].tolist():
             holder = owner[gpu_index]
             job = names[int(places.job[holder])]
             pool = cluster.pools[int(places.pool[holder])].name
@@ -160,7 +160,7 @@ def _jobs_stopped_that_cannot_be(
 ) -> Iterator[str]:
     """Running jobs that cannot be preempted keep their GPUs and their setup."""
     table = view.instance.jobs_table
-    for row in np.flatnonzero(view.must).tolist():
+    for row in view.must.nonzero()[0].tolist():
         job = f"job {table.names[row]} cannot be preempted"
         if row not in running or set(running[row][1]) != set(table.running[row][1]):
             yield f"{job}, and is stopped or moved"
@@ -180,7 +180,7 @@ def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:
     # A job with parameter servers and without its own rates states no numbers of GPUs.
     allowed |= served[table.workload[job]] & (table.rates[job] < 0)
     listed = (table.options[job] >= 0) | (table.levels[job] >= 0)
-    for job_index in np.flatnonzero(listed).tolist():
+    for job_index in listed.nonzero()[0].tolist():
         option_list = int(table.options[job[job_index]])
         levels = int(table.levels[job[job_index]])
         counts = (

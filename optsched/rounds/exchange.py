@@ -87,7 +87,7 @@ def worth_of(
         + _weight(job_owed[rows.job] + head_start, job_x[rows.job])
         - 0.5
     )
-    pairs = np.flatnonzero(shared)
+    pairs = shared.nonzero()[0]
     other = rows.partner[shared]
     worth[pairs] += _weight(job_owed[other] + head_start[pairs], job_x[other]) - 0.5
     # The ledger does not count time beyond `most_ahead`.
@@ -140,7 +140,7 @@ def exchanged(
         worth[rows],
         free - instant.uses.total(stays),
     )
-    for row in np.flatnonzero(taken[rows]).tolist():
+    for row in taken[rows].nonzero()[0].tolist():
         packing.put(row)
     packing.improve()
     return np.sort(np.concatenate([stays, rows[np.array(packing.inside, bool)]]))

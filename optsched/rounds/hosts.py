@@ -87,7 +87,7 @@ class Hosts:
         rows = self.rows
         view = self.view
         mask = np.zeros(len(rows), bool)
-        candidate = np.flatnonzero(self._one_must & (rows.fraction > 0) & ~self.continues)
+        candidate = (self._one_must & (rows.fraction > 0) & ~self.continues).nonzero()[0]
         job = rows.job[candidate]
         partner = rows.partner[candidate]
         column = rows.column[candidate]
@@ -165,7 +165,7 @@ class Hosts:
         fits = self._fit if np.isinf(preemptions_left) else self._fit_beside_all
         # The first pass assumes room for all guests, which is right in most rounds.
         hopeful = self._chosen(order, preemptions_left, lambda rows: True)
-        if fits(np.flatnonzero(hopeful)):
+        if fits(hopeful.nonzero()[0]):
             return hopeful
         return self._chosen(order, preemptions_left, fits)
 
@@ -175,7 +175,7 @@ class Hosts:
         has_shared[-1] = False
         alone = self.firm & (self.rows.partner < 0) & has_shared[self.rows.job]
         without_choice = self.firm & ~alone & ~self.shared
-        choice = _Choice(self, alone, np.flatnonzero(without_choice), preemptions_left)
+        choice = _Choice(self, alone, without_choice.nonzero()[0], preemptions_left)
         for row in order[(self.shared | alone)[order]].tolist():
             choice.consider(row, fits)
         mask = without_choice.copy()
@@ -198,7 +198,7 @@ class Hosts:
         holder = places.among(len(view.must))[host]
         gpu = places.numbers_of(holder, numbering)
         count = places.length[holder]
-        others = view.occupied(np.flatnonzero(self.rowless))
+        others = view.occupied(self.rowless.nonzero()[0])
         firm = self.firm[rows_of_set]
         uses = self.classes.uses
         keeping = StayRule(self.classes, others, self.constraints)
@@ -220,7 +220,7 @@ class Hosts:
         busy = np.append(jobs_of(rows, chosen, jobs), False)
         on_gpus = self.classes.gpus[rows.column] > 0
         possible = self.continues & on_gpus & ~busy[rows.job] & ~busy[rows.partner]
-        others = np.flatnonzero(possible)
+        others = possible.nonzero()[0]
         # Pairs first: a job in a pair must not continue alone.
         others = others[np.argsort(rows.partner[others] < 0, kind="stable")]
         going = []
@@ -257,11 +257,11 @@ class _Choice:
         self._fixed = fixed
         self._preemptions_left = preemptions_left
         rows = hosts.rows
-        alone_rows = np.flatnonzero(alone)
+        alone_rows = alone.nonzero()[0]
         self._alone: dict[int, int] = dict(
             zip(rows.job[alone_rows].tolist(), alone_rows.tolist(), strict=True)
         )
-        pairs = np.flatnonzero(hosts.shared & hosts.continues)
+        pairs = (hosts.shared & hosts.continues).nonzero()[0]
         self._pair: dict[int, int] = dict(
             zip(hosts.anchor[pairs].tolist(), pairs.tolist(), strict=True)
         )

@@ -182,7 +182,7 @@ class IdleGpus:
         C = rows.classes
         allowed = C.alone & (C.rate_a > 0)
         # Budgets are only for rows with a claim.
-        consumable = np.flatnonzero(~C.resources.renewable)
+        consumable = (~C.resources.renewable).nonzero()[0]
         if len(consumable):
             allowed &= np.asarray(C.usage[consumable].sum(axis=0)).ravel() == 0
         if rows.answer.order is not None:
@@ -208,7 +208,7 @@ class IdleGpus:
         """The best rate of each job in some columns, 0 where it has none; shape (jobs,)."""
         C = self._rows.classes
         best = np.zeros(len(C) + 1)  # the last entry is for jobs in no class
-        column = np.flatnonzero(columns)
+        column = columns.nonzero()[0]
         np.maximum.at(best, C.class_a[column], C.rate_a[column])
         return best[C.of_job]
 
@@ -225,11 +225,11 @@ class IdleGpus:
         may_start = not self._rows.answer.strict
         rate = np.where(self._left.busy | (not may_start), np.inf, 0.0)
         may_move = table.preemptible & ~self._rows.view.must
-        alone = np.flatnonzero(seats.partner < 0)
+        alone = (seats.partner < 0).nonzero()[0]
         job = seats.job[alone]
         seat[job] = alone
         rate[job] = np.where(may_move[job], seats.rate[alone], np.inf)
-        pair = np.flatnonzero(seats.partner >= 0)
+        pair = (seats.partner >= 0).nonzero()[0]
         if len(pair):
             shared = seats.take(pair)
             for leaves, rate_now, stays, least in (
@@ -250,7 +250,7 @@ class IdleGpus:
         if not rows.follows_plan:
             return np.zeros(len(rows.view.must), bool)
         C = rows.classes
-        alone = rows_alone(C, np.flatnonzero(rows.held & (C.of_job >= 0)))
+        alone = rows_alone(C, (rows.held & (C.of_job >= 0)).nonzero()[0])
         costless = rows.state.stops.costless(alone.job, C.pool[alone.column], C.gpus[alone.column])
         return mask_of(alone.job[~costless], len(rows.view.must))
 
@@ -276,7 +276,7 @@ class IdleGpus:
         seat_of, rate, partner_alone = self._seats()
         if ((seat_of < 0) & np.isfinite(rate)).any():
             # Thousands of jobs may wait: columns without room on any node are left out at once.
-            fits = self._seating.columns_with_room(np.flatnonzero(fits)).mask
+            fits = self._seating.columns_with_room(fits.nonzero()[0]).mask
         rows = self._may_gain(fits, idle, seat_of, rate)
         if not len(rows):
             return Wanted.none()
@@ -291,7 +291,7 @@ class IdleGpus:
         asks = gains & ~waits & ~self._gives_up(wanted)
         room = self._seating.columns_with_room(np.unique(rows.column[asks])).mask
         gains[asks] = room[rows.column[asks]]
-        return wanted.take(np.flatnonzero(gains))
+        return wanted.take(gains.nonzero()[0])
 
     def _may_gain(
         self, fits: BoolArray, idle: BoolArray, seat: IntArray, rate: FloatArray
@@ -324,7 +324,7 @@ class IdleGpus:
             # The number of GPUs was decided before and does not change.
             sooner &= self._same_size(wanted.rows, wanted.seat)
         starts = waits & ~self._as_planned[wanted.rows.job]
-        delayed = np.flatnonzero(waits & ~starts)
+        delayed = (waits & ~starts).nonzero()[0]
         left = self._rows.seconds_to_spare(wanted.rows.take(delayed), wanted.continues[delayed])
         starts[delayed] = left >= 0
         return starts | sooner
@@ -420,7 +420,7 @@ class IdleGpus:
         rows = wanted.rows
         all_rows = self._rows.rows
         waits = mask_of(rows.job[wanted.seat < 0], len(self._left.busy))
-        claimed = np.flatnonzero((all_rows.fraction > 0) & waits[all_rows.job])
+        claimed = ((all_rows.fraction > 0) & waits[all_rows.job]).nonzero()[0]
         known = np.column_stack(
             [all_rows.job[claimed], all_rows.partner[claimed], all_rows.column[claimed]]
         )

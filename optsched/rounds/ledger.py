@@ -142,7 +142,7 @@ class Ledger(Displayed):
         """
         keys = np.concatenate([seated, others])
         entry = find_rows(self.key, keys)
-        new = np.flatnonzero(entry < 0)
+        new = (entry < 0).nonzero()[0]
         runs = mask_of(entry[entry >= 0], len(self) + len(new))
         runs[len(self) :] = True
         zero = np.zeros(len(new))
@@ -193,10 +193,10 @@ class Ledger(Displayed):
         job = new_row[self.job]
         partner = new_row[self.partner]
         removed = (job < 0) | ((partner < 0) & (self.partner >= 0))
-        kept = np.flatnonzero(~removed)
+        kept = (~removed).nonzero()[0]
         key = self.key.take(kept, axis=0)
         key[:, 0], key[:, 1] = job[kept], partner[kept]
-        left = self._left_to_partners(np.flatnonzero(removed & (self.partner >= 0)), leave)
+        left = self._left_to_partners((removed & (self.partner >= 0)).nonzero()[0], leave)
         carried = np.concatenate([left[rows], np.zeros(added)])
         return replace(self._rows(kept, carried), key=key)
 
@@ -291,7 +291,7 @@ class Ledger(Displayed):
         (jobs,).
         """
         row = np.full(len(self.carried), -1, np.int64)
-        runs = np.flatnonzero(self.runs)
+        runs = self.runs.nonzero()[0]
         row[self.job[runs]] = runs
         return row
 

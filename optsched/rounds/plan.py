@@ -460,7 +460,7 @@ class Plan(DisplayedTable):
         for pool in np.unique(pool_of_row[keeps]).tolist():
             in_pool = pool_of_row == pool
             rows = keeps & in_pool
-            waits = np.flatnonzero(~ledger.runs & (ledger.fraction > 0) & in_pool)
+            waits = (~ledger.runs & (ledger.fraction > 0) & in_pool).nonzero()[0]
             # Number of running rows that come first, with and without their head start.
             first = np.searchsorted(np.sort(earlier_due[rows]), waiting_due[waits], "right")
             first_anyway = np.searchsorted(np.sort(due[rows]), waiting_due[waits], "right")
@@ -515,7 +515,7 @@ class Plan(DisplayedTable):
         # A job that cannot be preempted and starts in this round had to wait for its turn.
         firm = runs & ~self.stops.preemptible & (self.verdict == Verdict.KEEP)
         ranked = position >= 0
-        waiting = np.flatnonzero(ranked & ~runs)
+        waiting = (ranked & ~runs).nonzero()[0]
         first = int(waiting[np.argmin(position[waiting])]) if len(waiting) else -1
         return _Ranks(
             jobs=int(ranked.sum()),
@@ -543,7 +543,7 @@ class Plan(DisplayedTable):
         tuple of Decision
         """
         return tuple(
-            self.decision(job) for job in np.flatnonzero(among(self.verdict, verdicts)).tolist()
+            self.decision(job) for job in among(self.verdict, verdicts).nonzero()[0].tolist()
         )
 
     @cached_property
@@ -601,7 +601,7 @@ class Plan(DisplayedTable):
         if previous is None:
             running = self.instance.jobs_table.running
             going, coming = (
-                np.flatnonzero(among(self.verdict, two)).tolist() for two in (STOPS, STARTS)
+                among(self.verdict, two).nonzero()[0].tolist() for two in (STOPS, STARTS)
             )
             stops = [
                 Action(
@@ -640,7 +640,7 @@ class Plan(DisplayedTable):
     def named(self) -> dict[str, tuple[str | None, tuple[str, ...], Setup]]:
         """Pool, GPUs and configuration of the jobs that run, by name, in the order of the jobs."""
         names = self.instance.jobs_table.names
-        jobs = np.flatnonzero(among(self.verdict, RUNS)).tolist()
+        jobs = among(self.verdict, RUNS).nonzero()[0].tolist()
         return {
             names[job]: (
                 *self._place(self.running, job),
@@ -816,7 +816,7 @@ class Plan(DisplayedTable):
         jobs = self.instance.jobs_table.names
         named = {
             verdict: first_of(
-                [jobs[row] for row in np.flatnonzero(self.verdict == verdict).tolist()]
+                [jobs[row] for row in (self.verdict == verdict).nonzero()[0].tolist()]
             )
             for verdict in Verdict
         }
@@ -841,7 +841,7 @@ class Plan(DisplayedTable):
         """The first jobs that keep waiting, each with its reason, and the number of further
         jobs.
         """
-        rows = np.flatnonzero(self.verdict == Verdict.HOLD).tolist()
+        rows = (self.verdict == Verdict.HOLD).nonzero()[0].tolist()
         first = [self.decision(row) for row in rows[:SAID_IN_FULL]]
         said = ", ".join(f"{item.job} ({item.reason})" for item in first)
         more = len(rows) - len(first)

@@ -184,7 +184,7 @@ def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray)
     if not tied.any():
         return order
     in_a_tie = np.append(tied, False) | np.insert(tied, 0, False)
-    places = np.flatnonzero(in_a_tie)
+    places = in_a_tie.nonzero()[0]
     tie = np.cumsum(np.insert(~tied, 0, True))[places]
     tied_rows = order[places]
     within = tie[1:] == tie[:-1]
@@ -295,7 +295,7 @@ def rows_that_stay(queue: RowQueue, chosen: IntArray, preemptions_left: float) -
     rows = queue.rows
     going = displaced(queue, chosen)
     stay = _back_in_place(queue, chosen, going, preemptions_left)
-    back = np.append(jobs_of(rows, np.flatnonzero(stay), len(going)), False)
+    back = np.append(jobs_of(rows, stay.nonzero()[0], len(going)), False)
     conflicts = back[rows.job] | back[rows.partner] | going[rows.job]
     unaffected: BoolArray = queue.mask(chosen) & queue.continues & ~conflicts
     return stay | unaffected

@@ -123,7 +123,7 @@ def moves_to_idle(
     while pays[chosen].any():
         stays = view.running.runs & ~view.running.lost
         stays[rows.job[chosen]] = False
-        occupied = view.occupied(np.flatnonzero(stays))
+        occupied = view.occupied(stays.nonzero()[0])
         found = place_beside(classes, rows, chosen, occupied, constraints)
         refused = np.array([item.row for item in found.refused], np.int64)
         if not pays[refused].any():
@@ -228,7 +228,7 @@ def _row_order(
     if sizes == "most":
         keys.append(-C.gpus[rows.column])
     by_row = np.lexsort((*keys, position[rows.job]))
-    moving = np.flatnonzero(moves)
+    moving = moves.nonzero()[0]
     pairs = zip(rows.job[moving].tolist(), rows.column[moving].tolist(), strict=True)
     seconds = dict(zip(pairs, saved[moving].tolist(), strict=True))
     return by_row, seconds
@@ -307,11 +307,11 @@ def _unordered(view: View, compiled: Callable[[], Candidates], ranking: Ranking)
         candidates = candidates.per_job()
     C = candidates.classes(reads, [label for label in labels if label is not None])
     barred, kept, notices = _barred(C, constraints)
-    rows = rows_alone(C, np.flatnonzero(C.of_job >= 0))
-    rows = rows.take(np.flatnonzero(~barred[rows.column]))
+    rows = rows_alone(C, (C.of_job >= 0).nonzero()[0])
+    rows = rows.take((~barred[rows.column]).nonzero()[0])
     options = C.candidates.columns.option[C.kind_column[rows.column]] >= 0
     least = C.gpus[rows.column] == C.gang[C.class_a[rows.column]]
-    rows = rows.take(np.flatnonzero(options | least | (ranking.sizes != "least")))
+    rows = rows.take((options | least | (ranking.sizes != "least")).nonzero()[0])
     return Answer(
         C,
         rows,

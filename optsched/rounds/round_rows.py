@@ -154,7 +154,7 @@ class RoundRows:
         mixed = mixed_pairs(rows, continues, view.must)
         go_on = jobs_of(rows, continues & ~mixed, len(view.must))
         go_on |= jobs_of(rows, mixed, len(view.must)) & ~view.must
-        others = np.flatnonzero(view.running.runs & ~go_on & ~view.outside)
+        others = (view.running.runs & ~go_on & ~view.outside).nonzero()[0]
         return self._continuing(rows_alone(self.classes, others)) if len(others) else no_rows()
 
     def _running_pairs(self) -> JobRows:
@@ -173,7 +173,7 @@ class RoundRows:
         return self.in_place.rows_continue(self.answer.rows) if known is None else known
 
     def _continuing(self, rows: JobRows) -> JobRows:
-        return rows.take(np.flatnonzero(self.in_place.rows_continue(rows)))
+        return rows.take(self.in_place.rows_continue(rows).nonzero()[0])
 
     # --- properties of the rows -----------------------------------------------------------
 
@@ -262,7 +262,7 @@ class RoundRows:
             return slack
         table = self.view.instance.jobs_table
         held = self.held & np.isfinite(table.deadline)
-        due = np.flatnonzero(held[rows.job] & (rows.partner < 0) & (rows.rate > 0))
+        due = (held[rows.job] & (rows.partner < 0) & (rows.rate > 0)).nonzero()[0]
         left = self.seconds_to_spare(rows.take(due), self.continues[due])
         slack[due] = left / self.view.instance.round
         return slack
@@ -281,7 +281,7 @@ class RoundRows:
         urgent = np.zeros(len(self.rows), bool)
         if not self.answer.holds_deadlines or self.follows_plan:
             return urgent  # a schedule already orders jobs by their deadlines
-        due = np.flatnonzero(np.isfinite(self.slack))
+        due = np.isfinite(self.slack).nonzero()[0]
         most = np.full(len(self.view.must), -np.inf)
         np.maximum.at(most, self.rows.job[due], self.slack[due])
         urgent[due] = (self.slack[due] >= 0) & (most[self.rows.job[due]] < URGENT_ROUNDS)
@@ -341,7 +341,7 @@ class RoundRows:
         Split gangs are selected one by one: few allocations of gangs can be realised in full, and
         in the order of their due times all of them fall short alike.
         """
-        claims = self.answer.rows.take(np.flatnonzero(self.answer.rows.fraction > 0))
+        claims = self.answer.rows.take((self.answer.rows.fraction > 0).nonzero()[0])
         if (claims.partner >= 0).any():
             return True
         split = np.bincount(claims.job).max(initial=0) > 1

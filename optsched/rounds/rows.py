@@ -103,11 +103,11 @@ def every_way_alone(
     for side in side_rows(constraints, classes):
         if side.barring:
             allowed[side.closed.indices] = False
-    rows = rows_alone(classes, np.flatnonzero(jobs))
-    known_alone = np.flatnonzero((known.partner < 0) & jobs[known.job])
+    rows = rows_alone(classes, jobs.nonzero()[0])
+    known_alone = ((known.partner < 0) & jobs[known.job]).nonzero()[0]
     present = known.job[known_alone] * classes.columns + known.column[known_alone]
     new = ~np.isin(rows.job * classes.columns + rows.column, present)
-    return rows.take(np.flatnonzero(allowed[rows.column] & new))
+    return rows.take((allowed[rows.column] & new).nonzero()[0])
 
 
 def first_of_each_job(rows: JobRows, chosen: IntArray) -> IntArray:
@@ -178,7 +178,7 @@ def upper_sides(side: Sequence[SideRows], classes: Classes) -> tuple[sp.csr_matr
         least = np.zeros(matrix.shape[0])
         if matrix.nnz:
             least = np.asarray(matrix.min(axis=1).todense()).ravel()
-        bounded = np.flatnonzero(np.isfinite(rows.upper) & (least >= 0))
+        bounded = (np.isfinite(rows.upper) & (least >= 0)).nonzero()[0]
         matrices.append(matrix[bounded])
         upper.append(rows.upper[bounded])
     return sp.csr_matrix(sp.vstack(matrices)), np.concatenate(upper)

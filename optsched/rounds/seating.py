@@ -246,7 +246,7 @@ class Seating:
                 count = np.concatenate([result.count, np.zeros(len(bare), np.int64)])
                 more = Seats(rows.take(placed), result.gpu, count, np.zeros(len(placed), bool))
                 more.stays[:] = continues[placed] & self._on_held_gpus(more)
-                stay = np.flatnonzero(~(leaves[seats.job] | leaves[seats.partner]))
+                stay = (~(leaves[seats.job] | leaves[seats.partner])).nonzero()[0]
                 if len(stay) < len(seats):
                     self._gpus_were_left()
                 self.seats = self.seats.part(stay).and_also(left_alone).and_also(more)
@@ -267,9 +267,9 @@ class Seating:
             For each job that leaves a partner, the column of the partner alone.
         """
         seats = self.seats
-        pair = np.flatnonzero(
+        pair = (
             (seats.rows.partner >= 0) & (leaves[seats.rows.job] | leaves[seats.rows.partner])
-        )
+        ).nonzero()[0]
         shared = seats.part(pair)
         first_leaves = leaves[shared.rows.job]
         job = np.where(first_leaves, shared.rows.partner, shared.rows.job)
@@ -286,7 +286,7 @@ class Seating:
         held = places.among(len(self.must))[seats.rows.job]
         same = held >= 0
         numbering = self.instance.cluster.numbering
-        same[same] = seats.on_same_gpus(np.flatnonzero(same), places, held[same], numbering)
+        same[same] = seats.on_same_gpus(same.nonzero()[0], places, held[same], numbering)
         return same
 
     def _begin(self, queue: RowQueue) -> None:
@@ -343,7 +343,7 @@ class Seating:
                 return queue.beside(chosen)
             job = int(queue.rows.job[refused[0]])
             reasons.setdefault(job, self.refused[job])
-            place = int(np.flatnonzero(queue.order == refused[0])[0])
+            place = int((queue.order == refused[0]).nonzero()[0][0])
             left = np.delete(queue.order, place)
             # A job without another row blocks all rows behind it.
             others = (queue.rows.job[left] == job).any()
@@ -378,7 +378,7 @@ class Seating:
         # The count is a pass over all rows.
         if np.isinf(limit):
             return limit
-        staying = np.flatnonzero(self._staying)
+        staying = self._staying.nonzero()[0]
         return max(limit - displaced_so_far(queue, left, staying, self.must), 0)
 
     def spend(self, moved: int) -> None:
@@ -416,7 +416,7 @@ class Seating:
         """``free`` with at most the given number of GPUs of each pool."""
         R = self.classes.resources
         pool = R.pool[R.renewable]
-        of_pools = np.flatnonzero(pool >= 0)
+        of_pools = (pool >= 0).nonzero()[0]
         least = free.copy()
         share = quotient(gpus[pool[of_pools]] * FULL, R.capacity[R.renewable][of_pools])
         least[of_pools] = np.minimum(free[of_pools], share)

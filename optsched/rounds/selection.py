@@ -80,7 +80,7 @@ def rows_to_stay_in(queue: RowQueue, chosen: IntArray, tried: BoolArray) -> IntA
     alone = chosen[(rows.partner[chosen] < 0) & ~queue.must_run[chosen]]
     chosen_of[rows.job[alone]] = alone
     has_chosen = chosen_of[rows.job] >= 0
-    stay = np.flatnonzero(queue.continues & ~tried & (rows.partner < 0) & has_chosen)
+    stay = (queue.continues & ~tried & (rows.partner < 0) & has_chosen).nonzero()[0]
     left = chosen_of[rows.job[stay]]
     better = (rows.rate[stay] >= rows.rate[left]) & ~queue.continues[left]
     stay = stay[better]
@@ -119,7 +119,7 @@ def ahead_of_first_blocked(queue: RowQueue, chosen: IntArray) -> IntArray:
     """
     runs = mask_of(queue.rows.job[chosen], len(queue.busy))
     waits = ~(runs | queue.busy)
-    waiting = np.flatnonzero(waits[queue.rows.job[queue.order]])
+    waiting = waits[queue.rows.job[queue.order]].nonzero()[0]
     if not len(waiting):
         return chosen
     return chosen[np.isin(chosen, queue.order[: waiting[0]])]

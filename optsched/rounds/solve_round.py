@@ -187,7 +187,7 @@ def _seated(rows: RoundRows) -> Seating:
     view = rows.view
     answer = rows.answer
     queue, preemptions_left = rows.queue()
-    fixed = view.occupied(np.flatnonzero(queue.busy & view.must))
+    fixed = view.occupied((queue.busy & view.must).nonzero()[0])
     seating = Seating(
         view.instance,
         answer.classes,
@@ -301,7 +301,7 @@ def _holdings(
     numbering = view.instance.cluster.numbering
     stays = jobs_of(rows, seats.stays, jobs) | view.must
     # All jobs with GPUs, and the row of each: first the jobs of all rows, then their partners.
-    on_gpus = np.flatnonzero(seats.count > 0)
+    on_gpus = (seats.count > 0).nonzero()[0]
     row = np.concatenate([on_gpus, on_gpus[rows.partner[on_gpus] >= 0]])
     job = rows.job[row]
     job[len(on_gpus) :] = rows.partner[row[len(on_gpus) :]]
@@ -311,7 +311,7 @@ def _holdings(
     alike = setup.same_setup(rows.job, rows.column)
     alike &= setup.same_setup(rows.partner, rows.column) | (rows.partner < 0)
     # A job that keeps its GPUs and its setup is not restarted, even if its partner changes.
-    seated_again = np.flatnonzero((held >= 0) & alike[row] & ~stays[job])
+    seated_again = ((held >= 0) & alike[row] & ~stays[job]).nonzero()[0]
     same = seats.on_same_gpus(row[seated_again], before, held[seated_again], numbering)
     stays[job[seated_again[same]]] = True
     goes_on = (held >= 0) & stays[job]
@@ -325,7 +325,7 @@ def _holdings(
         np.full(int(new.sum()), state.now),
         numbers=(numbering, seats.gpus(row[new])),
     )
-    rowless = np.flatnonzero(outside)
+    rowless = outside.nonzero()[0]
     held = before.among(jobs)[rowless]
     since = before.since[held]
     staying = before.take(held, rowless, np.where(np.isnan(since), state.now, since))
@@ -357,7 +357,7 @@ def _reasons(
     for.
     """
     # Later entries replace earlier ones: the most important reasons come last.
-    moved = np.flatnonzero(verdict == Verdict.MOVE)
+    moved = (verdict == Verdict.MOVE).nonzero()[0]
     waits = among(verdict, WAITS).tolist()
     reasons = {job: why for job, why in seating.refused.items() if waits[job]}
     reasons |= changes(view.configured, followed, moved)
@@ -365,10 +365,10 @@ def _reasons(
     reasons |= dict(answer.classes.candidates.unplaced())
     reasons |= _not_admitted(answer, verdict)
     reasons |= _predecessors(view)
-    for job in np.flatnonzero(view.evicted).tolist():
+    for job in view.evicted.nonzero()[0].tolist():
         if verdict[job] in (Verdict.PREEMPT, Verdict.MOVE):
             reasons[job] = view.why_it_left(job)
-    for job in np.flatnonzero(view.outside).tolist():
+    for job in view.outside.nonzero()[0].tolist():
         reasons[job] = "it cannot be preempted, though its nodes take no more work"
     return reasons
 
@@ -403,7 +403,7 @@ def _predecessors(view: View) -> dict[int, str]:
     """Reasons of jobs whose predecessors are not complete."""
     table = view.instance.jobs_table
     reasons = {}
-    for job in np.flatnonzero(view.awaits).tolist():
+    for job in view.awaits.nonzero()[0].tolist():
         before = table.after[job]
         names = ", ".join(table.names[other] for other in before[:NAMED])
         reasons[job] = f"waits for {names}" + (" and more" if len(before) > NAMED else "")
@@ -432,8 +432,8 @@ def unplanned_round(state: RoundState, view: View, why: str) -> Plan:
     held = state.instance.jobs_table.running
     ran = view.running.runs | ledger.jobs_of(ledger.runs)
     on = runs_unplanned(ran, view.must, view.evicted, view.instance.jobs_table.steps_left)
-    reasons = dict.fromkeys(np.flatnonzero(~on).tolist(), f"no round could be planned: {why}")
-    for job in np.flatnonzero(ran & ~on).tolist():
+    reasons = dict.fromkeys((~on).nonzero()[0].tolist(), f"no round could be planned: {why}")
+    for job in (ran & ~on).nonzero()[0].tolist():
         reasons[job] = view.why_it_left(job) or "it has no steps left"
     return Plan(
         round=state.round,

@@ -450,7 +450,7 @@ class RoundState(DisplayedTable):
         table = self.instance.jobs_table
         places = table.places
         # Running jobs are recorded in three places: the job table, the ledger and the service.
-        stay = np.flatnonzero(~jobs[places.job])
+        stay = (~jobs[places.job]).nonzero()[0]
         running = places.take(stay, places.job[stay])
         return replace(
             self,

@@ -159,7 +159,7 @@ class Stops(Displayed):
         now = self.instance.now
         lasting = tuple(grace for grace in self.graces if grace.until > now)
         places = self.instance.jobs_table.places
-        place = np.flatnonzero(stopped[places.job])
+        place = stopped[places.job].nonzero()[0]
         if not len(place) or not self.policy.grace_time:
             return lasting
         gpus = tuple(gpu for held in places.gpus(place) for gpu in held)

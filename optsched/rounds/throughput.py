@@ -55,7 +55,7 @@ def throughput_of(classes: Classes, speed: FloatArray) -> Throughput:
         steps/s of each job; 0 for those that wait.
     """
     best = np.zeros(len(classes) + 1)  # the last entry is for jobs in no class
-    alone = np.flatnonzero(classes.alone)
+    alone = classes.alone.nonzero()[0]
     np.maximum.at(best, classes.class_a[alone], classes.rate_a[alone])
     of_job = best[classes.of_job]
     part = quotient(speed, of_job)

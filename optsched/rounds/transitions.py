@@ -99,7 +99,7 @@ def without_lost(state: RoundState) -> NewState:
     """The state after the jobs on nodes that are down stopped, and the names of these jobs."""
     lost = Running.of(state.instance).lost
     names = state.instance.jobs_table.names
-    return state.stopped(lost), tuple(names[job] for job in np.flatnonzero(lost).tolist())
+    return state.stopped(lost), tuple(names[job] for job in lost.nonzero()[0].tolist())
 
 
 # --- events ----------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ class Resize(Event):
             [job for job in before if job not in instance.jobs_table.running],
             len(instance.jobs_table),
         )
-        names = [instance.jobs_table.names[job] for job in np.flatnonzero(lost).tolist()]
+        names = [instance.jobs_table.names[job] for job in lost.nonzero()[0].tolist()]
         state = replace(
             state,
             # With the old job table: `stopped` then updates the ledger and the service too.

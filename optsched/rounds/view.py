@@ -101,7 +101,7 @@ class View:
         """Jobs that cannot be preempted and share GPUs with another such job: neither can continue
         alone; shape (jobs,).
         """
-        jobs = np.flatnonzero(self.must)
+        jobs = self.must.nonzero()[0]
         if not len(jobs):
             return np.zeros(len(self.must), bool)
         gpus = [self.instance.jobs_table.running[job][1] for job in jobs.tolist()]
@@ -118,7 +118,7 @@ class View:
     @cached_property
     def holding(self) -> Occupied:
         """GPUs of running jobs, without those of nodes that are down."""
-        return self.occupied(np.flatnonzero(self.running.runs & ~self.running.lost))
+        return self.occupied((self.running.runs & ~self.running.lost).nonzero()[0])
 
     def later(self, instance: Instance) -> View:
         """The same view at a later time, if the same jobs run on the same GPUs."""
@@ -135,7 +135,7 @@ class View:
         until = state.until + state.policy.grace_time
         cluster = cluster_in_round(given.cluster, state.reservations, given.now, until)
         # A hard deadline that has passed would make every program infeasible.
-        late = np.flatnonzero((table.deadline <= given.now) & ~table.soft_deadline)
+        late = ((table.deadline <= given.now) & ~table.soft_deadline).nonzero()[0]
         notices = [
             f"job {table.names[job]} is late: its deadline was at {table.deadline[job]:.12g} s, "
             "and it is held to it no more"
@@ -154,7 +154,7 @@ class View:
         must = running.stays(table.preemptible)
         # These jobs are in no row, but they hold resources that belong to no nodes.
         outside = must & running.leaves
-        cluster = without_held(given, cluster, np.flatnonzero(outside), configured.option)
+        cluster = without_held(given, cluster, outside.nonzero()[0], configured.option)
         awaits = mask_of([job for job, before in table.after.items() if before], len(table))
         of_instance, instance_notices = still_meant(given.constraints, given)
         of_policy, policy_notices = still_meant(state.policy.constraints, given)
@@ -179,7 +179,7 @@ class View:
         """Amount of each resource that the running jobs of a mask leave free; shape (R,)."""
         if not jobs.any():
             return np.asarray(resources.capacity, np.float64)
-        return self.occupied(np.flatnonzero(jobs)).left_of(resources)
+        return self.occupied(jobs.nonzero()[0]).left_of(resources)
 
     def why_it_left(self, job: int) -> str:
         """Why a job must leave its nodes; empty if it need not."""
@@ -282,7 +282,7 @@ class InPlace:
         found &= self.jobs_continue(rows.partner, column) | (rows.partner < 0)
         running = self.view.instance.jobs_table.running
         # The two jobs of a pair must hold the same GPUs.
-        for row in np.flatnonzero(found & (rows.partner >= 0)).tolist():
+        for row in (found & (rows.partner >= 0)).nonzero()[0].tolist():
             gpus = running[int(rows.job[row])][1]
             found[row] = set(gpus) == set(running[int(rows.partner[row])][1])
         return found | self._continue_without_gpus(rows)
@@ -290,7 +290,7 @@ class InPlace:
     def _continue_without_gpus(self, rows: JobRows) -> BoolArray:
         """Mask of the rows without GPUs of jobs that ran: only the ledger records these."""
         found = np.zeros(len(rows), bool)
-        without_gpus = np.flatnonzero(self.classes.gpus[rows.column] == 0)
+        without_gpus = (self.classes.gpus[rows.column] == 0).nonzero()[0]
         if len(without_gpus) and self.ledger.runs.any():
             job = rows.job[without_gpus]
             ran = self.ledger.jobs_of(self.ledger.runs)[job]
