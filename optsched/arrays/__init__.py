@@ -113,6 +113,15 @@ def joined(parts: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
     return np.concatenate(parts)
 
 
+def extended(column: NDArray[Scalar], rows: IntArray, more: NDArray[Scalar]) -> NDArray[Scalar]:
+    """``column[rows]`` and then ``more``; equal constants stay a constant."""
+    if not len(rows):
+        return more
+    if is_constant(column) and is_constant(more) and column[:1].tobytes() == more[:1].tobytes():
+        return _repeated(column[:1], len(rows) + len(more))
+    return np.concatenate([column[rows], more])
+
+
 def looked_up(values: NDArray[Scalar], index: IntArray) -> NDArray[Scalar]:
     """``values[index]``; the result is a constant if the index is."""
     if is_constant(index) and len(index):

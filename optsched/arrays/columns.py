@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from optsched.arrays import AnyArray
+from optsched.arrays.values import replace
 from optsched.display import Displayed
 
 
@@ -21,8 +22,7 @@ class Columns(Displayed):
     """
 
     def __len__(self) -> int:
-        for name in self.__dataclass_fields__:
-            value = getattr(self, name)
+        for value in vars(self).values():
             if isinstance(value, (np.ndarray, Columns)):
                 return len(value)
         raise TypeError(f"{type(self).__name__} has no column")
@@ -35,22 +35,24 @@ class Columns(Displayed):
 
     def take(self, rows: AnyArray | slice) -> Self:
         """The table of these rows. For a slice, its arrays are views of this table's arrays."""
-        columns = {}
+        values = vars(self)
+        columns: dict[str, Any] = {}
         for name in self.__dataclass_fields__:
-            value = getattr(self, name)
+            value = values[name]
             # Fields of the whole table are the same for any rows.
-            if isinstance(value, np.ndarray):
-                value = value[rows]
+            if type(value) is np.ndarray:
+                columns[name] = value[rows]
             elif isinstance(value, Columns):
-                value = value.take(rows)
-            columns[name] = value
-        return type(self)(**columns)
+                columns[name] = value.take(rows)
+        return replace(self, **columns)
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
         """Concatenate tables. Fields of the whole table are those of the first one."""
-        columns = {name: getattr(parts[0], name) for name in cls.__dataclass_fields__}
-        for name, value in columns.items():
-            if isinstance(value, np.ndarray):
-                columns[name] = np.concatenate([getattr(part, name) for part in parts])
-        return type(parts[0])(**columns)
+        every = [vars(part) for part in parts]
+        columns: dict[str, Any] = {
+            name: np.concatenate([values[name] for values in every])
+            for name in cls.__dataclass_fields__
+            if type(every[0][name]) is np.ndarray
+        }
+        return replace(parts[0], **columns)

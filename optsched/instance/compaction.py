@@ -20,9 +20,11 @@ from optsched.arrays import (
     IntArray,
     constant,
     hash_lists,
+    increases,
     is_constant,
     is_range,
     joined,
+    lengths,
     looked_up,
     pointers,
     ranges,
@@ -60,8 +62,8 @@ def first_use(index: IntArray) -> tuple[IntArray, IntArray]:
     # Writing in reverse order makes the first of several equal rows win.
     first[index[::-1]] = np.arange(count - 1, -1, -1)
     old = (first[:size] < count).nonzero()[0]
-    if (np.diff(first[old]) < 0).any():
-        old = old[np.argsort(first[old])]
+    if not increases(first[old]):
+        old = old[first[old].argsort()]
     number = np.full(size + 1, -1, np.int64)
     number[old] = np.arange(len(old))
     return number[index], old
@@ -103,9 +105,9 @@ def compact_rates(
 
 def take_profiles(rates: RateTable, rows: IntArray) -> RateTable:
     """The profiles of these rows, in this order."""
-    if len(rows) == len(rates) and (rows == np.arange(len(rows))).all():
+    if is_range(rows, len(rates)):
         return rates
-    length = np.diff(rates.indptr)[rows]
+    length = lengths(rates.indptr)[rows]
     entry = ranges(rates.indptr[rows], length)
     columns = {name: take_rows(getattr(rates, name), entry) for name in ENTRY}
     return RateTable(indptr=pointers(length), **columns, places=rates.places, levels=rates.levels)
@@ -113,13 +115,16 @@ def take_profiles(rates: RateTable, rows: IntArray) -> RateTable:
 
 def join_profiles(first: RateTable, second: RateTable) -> RateTable:
     """The profiles of both tables, one after the other."""
-    places = tuple(dict.fromkeys((*first.places, *second.places)))
-    if len(first) == 0 and places[: len(second.places)] == second.places:
-        return replace(second, places=places)
-    place = np.array([places.index(name) for name in second.places], np.int64)
+    places, place = first.places, second.place
+    if places != second.places:
+        places = tuple(dict.fromkeys((*first.places, *second.places)))
+        number = np.array([places.index(name) for name in second.places], np.int64)
+        place = looked_up(number, place)
+    if len(first) == 0:
+        return replace(second, place=place, places=places)
     return RateTable(
         indptr=np.concatenate([first.indptr, second.indptr[1:] + first.indptr[-1]]),
-        place=joined([first.place, looked_up(place, second.place)]),
+        place=joined([first.place, place]),
         gpus=joined([first.gpus, second.gpus]),
         nodes=joined([first.nodes, second.nodes]),
         rate=joined([first.rate, second.rate]),
@@ -150,13 +155,14 @@ def _equal_lists(
     if split in (0, len(same)):
         return same
     # An empty list has the first value NaN; `_among` treats NaNs as equal.
-    first = np.append(telling, np.nan)[np.where(np.diff(indptr) > 0, indptr[:-1], -1)]
+    length = lengths(indptr)
+    first = np.append(telling, np.nan)[np.where(length > 0, indptr[:-1], -1)]
     candidate = np.concatenate(
         [_among(first[:split], first[split:]), _among(first[split:], first[:split])]
     )
     if candidate.any():
         lists = candidate.nonzero()[0]
-        length = np.diff(indptr)[lists]
+        length = length[lists]
         rows = ranges(indptr[lists], length)
         same[lists] = lists[_equal_by_hash(pointers(length), [column[rows] for column in columns])]
     return same
@@ -164,10 +170,10 @@ def _equal_lists(
 
 def _among(values: FloatArray, others: FloatArray) -> BoolArray:
     """Mask of the values that occur in ``others``; NaN counts as equal to NaN."""
-    others = np.unique(others)
     if len(others) == 0:
         return np.zeros(len(values), bool)
-    found = others[np.minimum(np.searchsorted(others, values), len(others) - 1)]
+    others = np.sort(others)
+    found = others[np.minimum(others.searchsorted(values), len(others) - 1)]
     same: BoolArray = (found == values) | (np.isnan(found) & np.isnan(values))
     return same
 

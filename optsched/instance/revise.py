@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import EMPTY, IntArray, joined, looked_up, take_rows, without_repeats
+from optsched.arrays import EMPTY, IntArray, extended, looked_up, take_rows, without_repeats
 from optsched.arrays.values import replace
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean
 from optsched.instance.build import check_deadlines, with_labels
@@ -98,15 +98,16 @@ def columns_beside(instance: Instance, taken: Container[str], path: str = "jobs"
 def joining(instance: Instance, columns: JobColumns, jobs: JobTable) -> Instance:
     """An instance, for `with_jobs`, from jobs that were collected in `columns_beside`."""
     workloads = with_labels(instance.workloads, columns.labels)
-    rates, workloads, _ = compact_rates(instance.rates, workloads, EMPTY)
-    if len(added := columns.rates.table()):
-        of_job = jobs.rates + np.where(jobs.rates >= 0, len(rates), 0)
-        same = equal_profiles(both := join_profiles(rates, added), len(rates))
-        rates, workloads, of_job = compact_rates(both, workloads, of_job, same)
-        jobs = replace(jobs, rates=of_job)
+    profiles, of_job, same = columns.rates.table(), jobs.rates, None
+    if (workloads.rates >= 0).any():
+        of_workloads, workloads, _ = compact_rates(instance.rates, workloads, EMPTY)
+        of_job = of_job + np.where(of_job >= 0, len(of_workloads), 0)
+        profiles = join_profiles(of_workloads, profiles)
+        same = equal_profiles(profiles, len(of_workloads))
+    rates, workloads, of_job = compact_rates(profiles, workloads, of_job, same)
     return replace(
         instance,
-        jobs_table=jobs,
+        jobs_table=replace(jobs, rates=of_job),
         rates=rates,
         options=columns.options.table(),
         workloads=workloads,
@@ -199,22 +200,23 @@ def _joined_arrays(
     rows in other tables come after those of the instance.
     """
     table = instance.jobs_table
-    arrays = {name: take_rows(getattr(table, name), moved.kept) for name in ARRAY_FIELDS}
+    kept = moved.kept
     if added is None:
-        return arrays
+        return {name: take_rows(getattr(table, name), kept) for name in ARRAY_FIELDS}
     new = added.jobs_table
+    arrays = {}
     sizes = {
         "rates": len(instance.rates),
         "options": len(instance.options),
         "levels": len(table.level_lists),
     }
-    for name, old in arrays.items():
+    for name in ARRAY_FIELDS:
         added_values = getattr(new, name)
         if name == "workload":
             added_values = looked_up(workload_rows, added_values)
         elif name in sizes and (without_repeats(added_values) >= 0).any():
             added_values = added_values + np.where(added_values >= 0, sizes[name], 0)
-        arrays[name] = joined([old, added_values])
+        arrays[name] = extended(getattr(table, name), kept, added_values)
     return arrays
 
 
