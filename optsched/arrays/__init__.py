@@ -63,10 +63,8 @@ def condensed(column: NDArray[Scalar]) -> NDArray[Scalar]:
     """A column of numbers or flags; if all its rows have the same bits, it is replaced by a
     `constant`.
     """
-    if is_constant(column) or not len(column):
+    if is_constant(column) or len(column) <= 1:
         return column
-    if len(column) == 1:
-        return _repeated(column.copy(), 1)
     bits = column.view(np.uint8 if column.dtype == np.bool_ else np.uint64)
     return (
         constant(column[0], len(column), column.dtype.type) if (bits == bits[0]).all() else column
@@ -117,7 +115,12 @@ def extended(column: NDArray[Scalar], rows: IntArray, more: NDArray[Scalar]) -> 
     """``column[rows]`` and then ``more``; equal constants stay a constant."""
     if not len(rows):
         return more
-    if is_constant(column) and is_constant(more) and column[:1].tobytes() == more[:1].tobytes():
+    # One row is a constant, too.
+    if (
+        is_constant(column)
+        and (is_constant(more) or len(more) == 1)
+        and column[:1].tobytes() == more[:1].tobytes()
+    ):
         return _repeated(column[:1], len(rows) + len(more))
     return np.concatenate([column[rows], more])
 
@@ -399,7 +402,7 @@ def refined(groups: Groups, columns: Sequence[AnyArray]) -> Groups:
     # their new group.
     first[rows] = rows[parts.first[parts.inverse]]
     is_first = first == np.arange(len(first))
-    inverse = (np.cumsum(is_first) - 1)[first]
+    inverse = (is_first.cumsum() - 1)[first]
     return Groups(np.flatnonzero(is_first), inverse, np.bincount(inverse))
 
 
@@ -407,11 +410,11 @@ def _group_by_hash(columns: Sequence[AnyArray], length: int) -> Groups:
     hashes = hash_rows(columns)
     if increases(np.sort(hashes)):
         return _all_apart(length)  # no two hashes are equal, so no two rows are
-    order = np.argsort(hashes)
+    order = hashes.argsort()
     start = np.ones(length, bool)
     start[1:] = hashes[order[1:]] != hashes[order[:-1]]
     inverse = np.empty(length, np.int64)
-    inverse[order] = np.cumsum(start) - 1
+    inverse[order] = start.cumsum() - 1
     first = np.minimum.reduceat(order, np.flatnonzero(start))
     bits = [_as_bits(column) for column in columns]
     # Different rows may have equal hashes, so every row is compared with the first one of its
@@ -419,7 +422,7 @@ def _group_by_hash(columns: Sequence[AnyArray], length: int) -> Groups:
     if not all((column == column[first[inverse]]).all() for column in bits):
         first, inverse = _group_by_sorting(bits)
     # `Groups` are in order of their first rows.
-    order = np.argsort(first)
+    order = first.argsort()
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     inverse = rank[inverse]
@@ -470,7 +473,7 @@ def _group_by_sorting(bits: Sequence[NDArray[np.uint64]]) -> tuple[IntArray, Int
     new = np.zeros(len(order), bool)
     for column in bits:
         new[1:] |= column[order[1:]] != column[order[:-1]]
-    label = np.cumsum(new)
+    label = new.cumsum()
     inverse = np.empty(len(order), np.int64)
     inverse[order] = label
     first = np.full(label[-1] + 1, len(order), np.int64)
@@ -507,8 +510,8 @@ def sum_before(value: FloatArray, group: IntArray) -> FloatArray:
     """Sum of the earlier values in each row's group of consecutive rows; exactly 0 for the first
     row of a group.
     """
-    before = np.cumsum(value) - value
-    return before - before[np.searchsorted(group, group)]
+    before = value.cumsum() - value
+    return before - before[group.searchsorted(group)]
 
 
 def finite(value: float | None) -> float | None:

@@ -1015,9 +1015,9 @@ def _pair_columns(candidates: Candidates, kind_of_class: IntArray, count: IntArr
     size_a, size_b = classes_of[columns.kind[pairs]], classes_of[columns.partner[pairs]]
     products = size_a * size_b
     _refuse_many_pairs(candidates, products, len(kind_of_class))
-    pair_column = np.repeat(pairs, products)
+    pair_column = pairs.repeat(products)
     local = ranges(0, products)
-    width = np.repeat(size_b, products)
+    width = size_b.repeat(products)
     # Within a pair of kinds, pairs of classes are numbered row by row: quotient and remainder give
     # the two classes.
     class_a = by_kind[start_of[columns.kind[pair_column]] + local // np.maximum(width, 1)]

@@ -87,7 +87,7 @@ class WayColumns(Columns):
         for column in (self.pool, self.gpus, self.nodes, self.level):
             new[1:] |= column[order[1:]] != column[order[:-1]]
         rank = np.empty(len(order), np.int64)
-        rank[order] = np.cumsum(new)
+        rank[order] = new.cumsum()
         return rank
 
 

@@ -76,7 +76,7 @@ class ConfigurationTable:
         curve are left out.
         """
         kinds = int(self.kind.max(initial=-1)) + 1
-        first = np.searchsorted(self.kind, np.arange(kinds + 1))
+        first = self.kind.searchsorted(np.arange(kinds + 1))
         return first[:-1].astype(np.int64), np.diff(first)
 
     @cached_property
@@ -87,7 +87,7 @@ class ConfigurationTable:
 
     def curve_of(self, cell: IntArray) -> IntArray:
         """The curve of each cell."""
-        return np.searchsorted(self.start, cell, "right") - 1
+        return self.start.searchsorted(cell, "right") - 1
 
     def columns_of(self, cell: IntArray) -> KindColumns:
         """The columns of these cells."""
@@ -202,7 +202,7 @@ def _start(table: ConfigurationTable) -> IntArray:
         start = table.start[begin : end + 1] - cells.start
         rate, gpus = table.rate[cells], table.gpus[table.way[cells]]
         # Cells are in order of GPUs, so the first cell of a curve has the fewest.
-        fewest = np.where(gpus == np.repeat(gpus[start[:-1]], np.diff(start)), rate, -1.0)
+        fewest = np.where(gpus == gpus[start[:-1]].repeat(np.diff(start)), rate, -1.0)
         for value in (fewest, rate / gpus, rate):
             chosen.append(first_largest(value, start)[1] + cells.start)
     return np.unique(np.concatenate(chosen))
@@ -212,7 +212,7 @@ def curve_blocks(start: IntArray) -> Iterator[tuple[int, int]]:
     """Ranges of curves whose cells fit into a CPU cache; ``start`` as in the table."""
     begin = 0
     while begin + 1 < len(start):
-        end = max(begin + 1, int(np.searchsorted(start, start[begin] + BLOCK, "right")) - 1)
+        end = max(begin + 1, int(start.searchsorted(start[begin] + BLOCK, "right")) - 1)
         yield begin, end
         begin = end
 
@@ -222,8 +222,8 @@ def first_largest(value: FloatArray, start: IntArray) -> tuple[FloatArray, IntAr
     it. The starts are all different.
     """
     most = np.maximum.reduceat(value, start[:-1])
-    places = np.flatnonzero(value == np.repeat(most, np.diff(start)))
-    return most, places[np.searchsorted(places, start[:-1])]
+    places = np.flatnonzero(value == most.repeat(np.diff(start)))
+    return most, places[places.searchsorted(start[:-1])]
 
 
 def _without_whole(table: ConfigurationTable) -> ConfigurationTable:

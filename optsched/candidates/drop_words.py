@@ -50,8 +50,8 @@ class DropWords:
     def _by_kind(self) -> tuple[IntArray, IntArray]:
         """Rows of columns of kinds alone, sorted by kind, and where each kind begins."""
         alone = np.flatnonzero(self.columns.partner < 0)
-        order = alone[np.argsort(self.columns.kind[alone], kind="stable")]
-        return order, np.searchsorted(self.columns.kind[order], np.arange(len(self.kinds) + 1))
+        order = alone[self.columns.kind[alone].argsort(kind="stable")]
+        return order, self.columns.kind[order].searchsorted(np.arange(len(self.kinds) + 1))
 
     @cached_property
     def _gpu_memory(self) -> tuple[FloatArray, FloatArray]:
@@ -153,13 +153,13 @@ class DropWords:
 
     def _over_capacity(self, row: int) -> str:
         rows, room = self._room
-        at = int(np.searchsorted(rows, row))
+        at = int(rows.searchsorted(row))
         resource = self.instance.cluster.resources[int(room.over[at])]
         return f"needs {room.amount[at]:g} of {resource.name}, which has {resource.capacity:g}"
 
     def _no_room(self, row: int) -> str:
         rows, room = self._room
-        at = int(np.searchsorted(rows, row))
+        at = int(rows.searchsorted(row))
         gpus, nodes = int(self.columns.gpus[row]), int(self.columns.nodes[row])
         most = self._largest_nodes[int(self.columns.pool[row])]
         need = room.need[at].tolist()

@@ -116,7 +116,7 @@ def _alone(classes: Classes, x: FloatArray, columns: IntArray) -> Part:
     """
     owner = classes.class_a[columns]
     if not in_order([owner]):
-        order = np.argsort(owner, kind="stable")
+        order = owner.argsort(kind="stable")
         columns, owner = columns[order], owner[order]
     many = np.bincount(owner, minlength=len(classes))
     job = np.flatnonzero(classes.of_job >= 0)
@@ -124,9 +124,9 @@ def _alone(classes: Classes, x: FloatArray, columns: IntArray) -> Part:
     # Each job has a row for every used column of its class, so the list of columns is repeated per
     # job.
     length = many[class_of_job]
-    row = ranges((np.cumsum(many) - many)[class_of_job], length)
+    row = ranges((many.cumsum() - many)[class_of_job], length)
     share = x[columns] / classes.count[owner]
-    return np.repeat(job, length), constant(-1, len(row), np.int64), columns[row], share[row]
+    return job.repeat(length), constant(-1, len(row), np.int64), columns[row], share[row]
 
 
 def _rows(classes: Classes, parts: list[Part]) -> JobRows:
@@ -173,12 +173,12 @@ def _expand_whole(classes: Classes, x: FloatArray, used: IntArray) -> JobRows:
     # Class and partner class of each column alternate in one list, so that a pair inside a class
     # takes two different jobs.
     owner = np.stack([classes.class_a[used], classes.class_b[used]], axis=1).ravel()
-    wanted = np.where(owner >= 0, np.repeat(units, 2), 0)
-    order = np.argsort(owner, kind="stable")
-    total = np.concatenate(([0], np.cumsum(wanted[order])))
+    wanted = np.where(owner >= 0, units.repeat(2), 0)
+    order = owner.argsort(kind="stable")
+    total = np.concatenate(([0], wanted[order].cumsum()))
     # Number of jobs of the same class that earlier columns have taken.
     before = np.empty_like(wanted)
-    before[order] = total[:-1] - total[np.searchsorted(owner[order], owner[order])]
+    before[order] = total[:-1] - total[owner[order].searchsorted(owner[order])]
     if ((wanted > 0) & (before + wanted > classes.count[owner])).any():
         raise ValueError("x takes more jobs of a class than it has")
     jobs = np.full((int(units.sum()), 2), -1, np.int64)
@@ -187,5 +187,5 @@ def _expand_whole(classes: Classes, x: FloatArray, used: IntArray) -> JobRows:
         jobs[np.repeat(from_class >= 0, units), side] = members[
             ranges(start[from_class] + skip, take)
         ]
-    column = np.repeat(used, units)
+    column = used.repeat(units)
     return _rows(classes, [(jobs[:, 0], jobs[:, 1], column, np.ones(len(column)))])

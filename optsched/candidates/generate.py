@@ -148,11 +148,11 @@ def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[
     while row + 1 < len(begin):
         last = max(
             row + 1,
-            int(np.searchsorted(begin, begin[row] + BLOCK // max(1, len(pools)), "right")) - 1,
+            int(begin.searchsorted(begin[row] + BLOCK // max(1, len(pools)), "right")) - 1,
         )
         first, size = begin[row:last], np.diff(begin[row : last + 1])
-        times = np.repeat(size, len(pools))
-        pair = ranges(np.repeat(first, len(pools)), times)
+        times = size.repeat(len(pools))
+        pair = ranges(first.repeat(len(pools)), times)
         way = place[pair] + np.repeat(np.tile(pools * counts, len(first)), times)
         yield kind[pair], way, ways
         row = last
@@ -195,7 +195,7 @@ def rated(task: CompileTask, columns: KindColumns) -> Sifted:
     if used.all():
         asked, number = ways, way
     else:  # the model is asked only about ways in which some column can run
-        asked, number = ways.take(used), (np.cumsum(used) - 1)[way]
+        asked, number = ways.take(used), (used.cumsum() - 1)[way]
     none = np.zeros(len(asked), np.int64)
     configurations = Configurations(
         asked.pool, asked.gpus, asked.nodes, asked.share, none, level=asked.level
@@ -343,7 +343,7 @@ def option_columns(task: CompileTask) -> KindColumns:
     rows = np.flatnonzero(kinds.options >= 0)
     start, stop = options.indptr[kinds.options[rows]], options.indptr[kinds.options[rows] + 1]
     option = ranges(start, stop - start)
-    kind = np.repeat(rows, stop - start)
+    kind = rows.repeat(stop - start)
     pool, gpus = options.pool[option], options.gpus[option]
     nodes = np.where(
         options.nodes[option] > 0, options.nodes[option], task.sizes.fewest_nodes(pool, gpus)
@@ -456,11 +456,11 @@ def _pairs_of_workloads(
         generated = np.flatnonzero(kinds.options < 0)
     else:
         generated = among[kinds.options[among] < 0]
-    order = generated[np.argsort(kinds.workload[generated], kind="stable")]
+    order = generated[kinds.workload[generated].argsort(kind="stable")]
     workload = kinds.workload[order]
     wanted = np.array([entry.workloads for entry in entries], np.int64).reshape(-1, 2)
-    start = np.searchsorted(workload, wanted, "left")
-    size = np.searchsorted(workload, wanted, "right") - start
+    start = workload.searchsorted(wanted, "left")
+    size = workload.searchsorted(wanted, "right") - start
     products = size[:, 0] * size[:, 1]
     # If both workloads are the same, every pair of kinds comes in both orders.
     same = wanted[:, 0] == wanted[:, 1]

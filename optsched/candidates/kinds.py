@@ -204,7 +204,7 @@ class Kinds(Displayed):
         keys, start = self._levels
         first = start[self.levels[leveled]]
         length = start[self.levels[leveled] + 1] - first
-        return np.repeat(leveled, length), keys[ranges(first, length)] % STRIDE
+        return leveled.repeat(length), keys[ranges(first, length)] % STRIDE
 
     def allows(self, kind: IntArray, gpus: IntArray) -> BoolArray:
         """Whether each kind may run on this number of GPUs; False for kinds with workers and

@@ -105,7 +105,7 @@ def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
             f"at most {MOST_KIND_PAIRS:,}; jobs of fewer workloads, or of fewer GPU counts, "
             "make fewer",
         )
-    first = np.repeat(rows, partners)
+    first = rows.repeat(partners)
     second = rows[ranges(np.arange(len(rows), dtype=np.int64), partners)]
     jobs_of = np.bincount(kinds.of_job[kinds.of_job >= 0], minlength=len(kinds))
     several = (alone.kind[first] != alone.kind[second]) | (jobs_of[alone.kind[first]] > 1)

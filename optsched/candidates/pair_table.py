@@ -354,8 +354,8 @@ def _first_two(sort: IntArray, sorts: int) -> IntArray:
     """The first two kinds of each sort:
     enough to represent any two of its kinds.
     """
-    order = np.argsort(sort, kind="stable")
-    start = np.searchsorted(sort[order], np.arange(sorts))
+    order = sort.argsort(kind="stable")
+    start = sort[order].searchsorted(np.arange(sorts))
     second = np.minimum(start + 1, len(order) - 1)
     return np.unique(
         np.concatenate([order[start], order[second][sort[order[second]] == np.arange(sorts)]])

@@ -177,6 +177,6 @@ def _on_best(hosts: IntArray, equal: IntArray, nodes: IntArray) -> IntArray:
     order = np.argsort(-hosts, axis=1)
     count = equal[order]
     # Go through the sizes from the best one, and take nodes until the number is reached.
-    before = np.cumsum(count, axis=1) - count
+    before = count.cumsum(axis=1) - count
     used = np.clip(nodes[:, None] - before, 0, count)
     return np.asarray((np.take_along_axis(hosts, order, axis=1) * used).sum(axis=1))

@@ -47,11 +47,11 @@ def server_columns(task: CompileTask) -> KindColumns:
         )
         raise InvalidInput("workloads", found, f"limits with at most {MOST_COLUMNS:,} pairs in all")
     _, all_w, all_p = laws.pairs()
-    start = np.cumsum(counts) - counts
+    start = counts.cumsum() - counts
     pair = ranges(start[kinds.law[rows]], length)
     # A kind without a pair that fits gets the pair (1, 1), which is dropped with its reason.
     none = rows[length == 0]
-    kind = np.concatenate([np.repeat(rows, length), none])
+    kind = np.concatenate([rows.repeat(length), none])
     ones = np.ones(len(none), np.int64)
     w, p = np.concatenate([all_w[pair], ones]), np.concatenate([all_p[pair], ones])
 

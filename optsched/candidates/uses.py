@@ -67,7 +67,7 @@ class Uses(Displayed):
             uses = cls(start, row[way], amount[way], usage.resources)
         renewable = resources.renewable
         kept = renewable[uses.resource]
-        number = np.cumsum(renewable) - 1
+        number = renewable.cumsum() - 1
         before = pointers(kept)
         capacity = resources.capacity[uses.resource[kept]]
         with np.errstate(divide="ignore", over="ignore"):
@@ -140,7 +140,7 @@ class Uses(Displayed):
         """The same rows with their uses of additional resources, which get the next numbers."""
         row = np.concatenate([self.row, other.row])
         # A stable sort: within a row, the additional resources come last.
-        order = np.argsort(row, kind="stable")
+        order = row.argsort(kind="stable")
         resource = np.concatenate([self.resource, other.resource + self.resources])
         return Uses(
             self.start + other.start,

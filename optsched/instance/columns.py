@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from optsched.arrays import AnyArray, condensed
+from optsched.arrays import AnyArray, condensed, joined
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.documents import PLAIN_JOBS, GpuRange, JobDocument
@@ -263,7 +263,7 @@ class JobColumns:
     def table(self, elsewhere: JobNames = NOWHERE) -> JobTable:
         """The table of all added jobs; predecessors may be among the jobs ``elsewhere``."""
         self._to_arrays()
-        arrays = {name: condensed(np.concatenate(parts)) for name, parts in self._arrays.items()}
+        arrays = {name: condensed(joined(parts)) for name, parts in self._arrays.items()}
         names = JobNames(len(self.rows), tuple(self.rows))
         after, awaits = resolve_predecessors(self._after, names, elsewhere, self._path)
         return JobTable(

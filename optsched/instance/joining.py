@@ -87,7 +87,7 @@ class JobPlaces:
         if self.in_order:
             return places.kept(stay, after[stay])
         stays = stay.nonzero()[0]
-        stays = stays[np.argsort(after[stays])]
+        stays = stays[after[stays].argsort()]
         return places.take(stays, after[stays])
 
     def names(self, names: JobNames) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
     @cached_property
     def _first(self) -> IntArray:
         """Position of the first GPU of each job in `numbers`."""
-        return np.cumsum(self.length) - self.length
+        return self.length.cumsum() - self.length
 
     def among(self, jobs: int) -> IntArray:
         """Position among the R of each row of a job table with ``jobs`` rows, -1 for jobs that do
@@ -176,7 +176,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         names = None if self._names is None else list(compress(self._names, stay.tolist()))
         numbers = None
         if self._numbers is not None:
-            numbers = self._numbers[0], self._numbers[1][np.repeat(stay, self.length)]
+            numbers = self._numbers[0], self._numbers[1][stay.repeat(self.length)]
         return RunningJobs(
             job, self.pool[stay], self.length[stay], self.since[stay], names=names, numbers=numbers
         )
@@ -203,5 +203,5 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         """The same, sorted by row."""
         if (self.job[1:] > self.job[:-1]).all():
             return self
-        order = np.argsort(self.job)
+        order = self.job.argsort()
         return self.take(order, self.job[order])

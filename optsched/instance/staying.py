@@ -51,7 +51,7 @@ class Running:
         gpus = np.zeros(jobs, np.int64)
         pool[places.job], gpus[places.job] = places.pool, places.length
         # One entry per GPU that is held: its job and its node.
-        owner = np.repeat(places.job, places.length)
+        owner = places.job.repeat(places.length)
         node = numbering.node_of(places.numbers(numbering))
         lost = np.zeros(jobs, bool)
         leaves = np.zeros(jobs, bool)

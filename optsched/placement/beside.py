@@ -89,7 +89,7 @@ class PlacedRows:
 
     def by_row(self) -> GpusByRow:
         """The GPUs of each row, by its number."""
-        last = np.cumsum(self.count)
+        last = self.count.cumsum()
         bounds = zip((last - self.count).tolist(), last.tolist(), strict=True)
         gpus = [self.gpu[begin:end] for begin, end in bounds]
         return dict(zip(self.row.tolist(), gpus, strict=True))
@@ -230,7 +230,7 @@ class GpusOfRows:
     def rows(self) -> IntArray:
         """Rows that run, in the order in which they began."""
         rows = (self._since >= 0).nonzero()[0]
-        return rows[np.argsort(self._since[rows])]
+        return rows[self._since[rows].argsort()]
 
     @cached_property
     def with_gpus(self) -> IntArray:
@@ -240,7 +240,7 @@ class GpusOfRows:
 
     def give(self, rows: IntArray, gpu: IntArray, count: IntArray) -> None:
         """Replace the GPUs of rows by these, listed row by row; the rows run from now on."""
-        self.first[rows] = len(self._gpu) + np.cumsum(count) - count
+        self.first[rows] = len(self._gpu) + count.cumsum() - count
         self.count[rows] = count
         self._gpu = np.concatenate([self._gpu, gpu])
         # A row that only moves keeps its place in the order.
@@ -422,7 +422,7 @@ class Occupants:
         found = {row: gpus}
         if len(gone):
             occupied = stay.and_also(self._on(np.array([row]), gpus, np.array([len(gpus)])))
-            wanted = gone[np.argsort(self.position[gone])]
+            wanted = gone[self.position[gone].argsort()]
             barred = self.barred(wanted)
             placed = place_beside(
                 self.classes, self.rows, wanted, occupied, self.constraints, barred=barred

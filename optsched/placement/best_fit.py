@@ -250,7 +250,7 @@ def _place_on_one_node(problem: Problem) -> Assignment | None:
     free, own = nodes.free.copy(), nodes.own.copy()
     node = np.full(len(problem), -1, np.int64)
     kinds = group_rows([R.pool, R.gpus, *R.need.T], len(problem))
-    by_kind = np.split(stable_order(kinds.inverse, len(kinds)), np.cumsum(kinds.count)[:-1])
+    by_kind = np.split(stable_order(kinds.inverse, len(kinds)), kinds.count.cumsum()[:-1])
     need, gpus = R.need[kinds.first], R.gpus[kinds.first]
     for kind in np.lexsort((*-need.T[::-1], -gpus)).tolist():
         alike = by_kind[kind]
@@ -373,7 +373,7 @@ def choose(state: FreeRoom, request: int, span: int) -> Pieces | None:
     available = _in_one_group(problem, request, available, span)
     # The largest nodes give the smallest number of nodes.
     reach = np.cumsum(np.sort(available)[::-1])
-    nodes = int(np.searchsorted(reach, gpus)) + 1
+    nodes = int(reach.searchsorted(gpus)) + 1
     if nodes > min(span, len(reach)):
         return None
     joined = _best_joined(problem, in_pool, available, gpus, nodes)
@@ -613,7 +613,7 @@ def place_by_pushing(state: FreeRoom, request: int, span: int) -> bool:
         if total[number] < gpus:
             break
         reach = np.cumsum(np.sort(inside)[::-1])
-        fewest = int(np.searchsorted(reach, gpus)) + 1
+        fewest = int(reach.searchsorted(gpus)) + 1
         if fewest <= span and _make_room(state, request, free, inside, max(nodes, fewest)):
             return True
     return False

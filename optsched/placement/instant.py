@@ -68,7 +68,7 @@ class Instant:
         renewable = np.flatnonzero(classes.resources.renewable)
         usage = sp.csr_matrix(classes.usage[renewable][:, rows.column])
         usage.eliminate_zeros()
-        capacity = np.repeat(capacities[renewable], np.diff(usage.indptr))
+        capacity = capacities[renewable].repeat(np.diff(usage.indptr))
         with np.errstate(divide="ignore", over="ignore"):
             # A row above 1 can never run. The limit of 2 avoids inf in sums.
             usage.data = np.minimum(usage.data / capacity, 2.0)
@@ -279,9 +279,11 @@ def first_fit(
     if busy is not None:
         occupied[:-1] = busy[: instant.jobs]
     left = order
-    row = uses.row
-    resource = uses.resource
-    share = uses.share
+    # Uses by resource, those of one resource in the order of the rows: running sums need that.
+    by_resource = stable_order(uses.resource, len(free))
+    row = uses.row[by_resource]
+    resource = uses.resource[by_resource]
+    share = uses.share[by_resource]
     taken = []
     while len(left):
         # 1. Rows that no longer fit are dropped.
@@ -343,20 +345,19 @@ def _kept(
     entries = mask[row]
     return (
         left[mask],
-        (np.cumsum(mask) - 1)[row[entries]],
+        (mask.cumsum() - 1)[row[entries]],
         resource[entries],
         share[entries],
     )
 
 
 def _beyond(resource: IntArray, amount: FloatArray, free: FloatArray) -> BoolArray:
-    """Mask of the uses with which the running sum of a resource exceeds its free share."""
-    order = stable_order(resource, len(free))
-    total = np.concatenate(([0.0], np.cumsum(amount[order])))
-    start = np.searchsorted(resource[order], np.arange(len(free)))
-    beyond = np.zeros(len(resource), bool)
-    beyond[order] = total[1:] - total[start][resource[order]] > free[resource[order]]
-    return beyond
+    """Mask of the uses, given by resource, with which the running sum of a resource exceeds its
+    free share.
+    """
+    total = np.concatenate(([0.0], amount.cumsum()))
+    start = resource.searchsorted(np.arange(len(free)))
+    return np.asarray(total[1:] - total[start][resource] > free[resource])
 
 
 def _first_of_jobs(instant: Instant, rows: IntArray) -> BoolArray:

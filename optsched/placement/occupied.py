@@ -187,7 +187,7 @@ class Occupied:
     def part(self, stays: BoolArray) -> Occupied:
         """The holders of a mask of shape (S,)."""
         kept_gpus = stays[self.owner]
-        number = np.cumsum(stays) - 1
+        number = stays.cumsum() - 1
         names = ("job", "partner", "profile", "need", "group_need")
         kept = {name: getattr(self, name)[stays] for name in names}
         kept |= {name: getattr(self, name)[kept_gpus] for name in ("gpu", "share")}

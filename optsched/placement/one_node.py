@@ -96,7 +96,7 @@ class OneNodeRoom:
         self._running = running
         # The GPUs of the holders are consecutive in `occupied`; GPUs that change are by gang.
         self._held = occupied.gpu
-        self._first = (np.cumsum(size) - size)[gangs]
+        self._first = (size.cumsum() - size)[gangs]
         self._given: dict[int, IntArray] = {}
         self._pool = dict(zip(requests.row.tolist(), requests.pool.tolist(), strict=True))
 
@@ -200,7 +200,7 @@ class OneNodeRoom:
         possible = ((np.stack(could, axis=1) >= lack).all(axis=1)).nonzero()[0]
         # The missing part of the scarcest amount.
         far = quotient(lack, np.broadcast_to(enough, lack.shape)).max(axis=1)
-        nearest = possible[np.argsort(far[possible], kind="stable")][:NODES_TRIED]
+        nearest = possible[far[possible].argsort(kind="stable")][:NODES_TRIED]
         for node in nearest.tolist():
             leaving = self._leaving(mobile[on == node], lack[node])
             if self._jobs(leaving) > most:
@@ -227,7 +227,7 @@ class OneNodeRoom:
         part = quotient(amount, np.broadcast_to(np.maximum(lack, 0.0), amount.shape))
         covers = np.minimum(part, 1.0).sum(axis=1)
         largest = np.lexsort((-gangs, -covers))
-        given = np.cumsum(amount[largest], axis=0)
+        given = amount[largest].cumsum(axis=0)
         count = int(np.argmax((given >= lack).all(axis=1))) + 1
         leaving: list[int] = gangs[largest[:count]].tolist()
         return leaving
@@ -270,11 +270,11 @@ class OneNodeRoom:
 
     def _cleared_first(self, gang: int, victims: IntArray) -> int | None:
         """The node that is the first to have room for a gang if victims leave one by one."""
-        in_turn = np.argsort(self._node[victims], kind="stable")
+        in_turn = self._node[victims].argsort(kind="stable")
         node = self._node[victims[in_turn]]
-        given = np.cumsum(self._amount[victims[in_turn]], axis=0)
+        given = self._amount[victims[in_turn]].cumsum(axis=0)
         # Cumulative sums within each node: sums over the nodes before are subtracted.
-        first = np.searchsorted(node, node)
+        first = node.searchsorted(node)
         before = np.concatenate([np.zeros((1, given.shape[1])), given])[first]
         room = (self._left[node] + given - before >= self._enough(gang)).all(axis=1)
         return int(node[room][np.argmin(in_turn[room])]) if room.any() else None
@@ -284,7 +284,7 @@ class OneNodeRoom:
         before it are enough.
         """
         lack = self._enough(gang) - self._left[node]
-        given = np.cumsum(self._amount[victims], axis=0)
+        given = self._amount[victims].cumsum(axis=0)
         count = int(np.argmax((given >= lack).all(axis=1)))
         gone = []
         for place in range(count, -1, -1):

@@ -258,7 +258,7 @@ def _without_repetition(bandwidth: FloatArray, label: IntArray) -> tuple[FloatAr
     for row in range(len(label)):
         _, first, inverse = np.unique(label[row], return_index=True, return_inverse=True)
         rank = np.empty(len(first), np.int64)
-        rank[np.argsort(first)] = np.arange(len(first))
+        rank[first.argsort()] = np.arange(len(first))
         shape[row] = np.where(label[row] == NONE, NONE, rank[inverse])
     new = np.ones(len(label), bool)
     new[1:] = (shape[1:] != shape[:-1]).any(axis=1)
@@ -277,7 +277,7 @@ def largest_of_groups(
     order = np.lexsort((-available, label))
     order = order[label[order] >= 0]
     first = np.flatnonzero(np.diff(label[order], prepend=-1))
-    total = np.concatenate(([0], np.cumsum(available[order])))
+    total = np.concatenate(([0], available[order].cumsum()))
     end = np.append(first[1:], len(order))[: len(first)]
     reach = total[np.minimum(first + nodes, end)] - total[first]
     return label[order[first]], reach
@@ -529,7 +529,7 @@ class Problem:
             allowed = gpus_allowed(group[[number], None], R.group_need[request, [number]])
             member = self.nodes.member[number, in_pool]
             gpus = np.where(member, np.minimum(gpus, allowed), gpus)
-        first, last = np.searchsorted(closed, [in_pool.start, in_pool.stop])
+        first, last = closed.searchsorted([in_pool.start, in_pool.stop])
         gpus[closed[first:last] - in_pool.start] = 0
         return gpus
 
@@ -700,7 +700,7 @@ def _gpus_held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
     holder = holder[holder >= 0]
     in_pool = places.pool[holder] == requests.pool[request_of]
     gpu = places.numbers_of(holder[in_pool], numbering)
-    owner = np.repeat(request_of[in_pool], places.length[holder[in_pool]])
+    owner = request_of[in_pool].repeat(places.length[holder[in_pool]])
     # Each pair of a request and a GPU is one number; its count is the number of jobs that hold it.
     key, weight = np.unique(owner * numbering.gpus + gpu, return_counts=True)
     owner, gpu = np.divmod(key, max(numbering.gpus, 1))
@@ -710,7 +710,7 @@ def _gpus_held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
     owner = owner[usable]
     weight = weight[usable].astype(np.int64)
     spots = np.stack([node, gpu - numbering.start[cluster_node]], axis=1)[usable]
-    start = np.searchsorted(owner, np.arange(len(requests) + 1)).tolist()
+    start = owner.searchsorted(np.arange(len(requests) + 1)).tolist()
     for request in np.flatnonzero(jobs_of).tolist():
         part = slice(start[request], start[request + 1])
         result[request] = HeldGpus(spots[part], weight[part], int(jobs_of[request]))

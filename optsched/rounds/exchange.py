@@ -128,7 +128,7 @@ def exchanged(
     blocked = np.append(busy, False)
     rows = order[~(blocked[instant.job[order]] | blocked[instant.partner[order]])]
     # `RowPacking` numbers rows by worth, ascending, so that comparing numbers compares worth.
-    rows = rows[np.argsort(worth[rows], kind="stable")]
+    rows = rows[worth[rows].argsort(kind="stable")]
     taken = mask_of(first_fit(instant, order, free, busy), len(instant))
     near = _near_the_edge(instant, rows, taken)
     stays = rows[taken[rows] & ~near]
@@ -168,7 +168,7 @@ def _near_the_edge(instant: Instant, rows: IntArray, taken: BoolArray) -> BoolAr
     from_edge = np.where(inside, uses.row, -uses.row)
     order = np.lexsort((from_edge, inside, uses.resource))
     group = 2 * uses.resource[order] + inside[order]
-    place = np.arange(len(order)) - np.searchsorted(group, group)
+    place = np.arange(len(order)) - group.searchsorted(group)
     near[uses.row[order[place < CHAINS]]] = True
     return near
 

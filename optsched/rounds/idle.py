@@ -392,7 +392,7 @@ class IdleGpus:
         instant = Instant(rows.job, other, rows.fraction, self._need(wanted))
         fits[first_fit(instant, order, self._free)] = True
         chosen = order[fits[order]]
-        return chosen[np.cumsum(wanted.moves[chosen]) <= most]
+        return chosen[wanted.moves[chosen].cumsum() <= most]
 
     def _need(self, wanted: Wanted) -> Uses:
         """Shares of resources that rows need beyond those that their jobs give up."""

@@ -501,8 +501,8 @@ class Plan(DisplayedTable):
         if order.strict and ranks.waits < position:
             return f"{text}: {ranks.first} is before it, has no room, and lets nobody pass"
         # Who has the GPUs: jobs before it, and jobs behind it that cannot be stopped.
-        before = int(np.searchsorted(ranks.runs, position))
-        behind = len(ranks.firm) - int(np.searchsorted(ranks.firm, position))
+        before = int(ranks.runs.searchsorted(position))
+        behind = len(ranks.firm) - int(ranks.firm.searchsorted(position))
         whose = [_counted(before, "before it")] if before else []
         whose += [_counted(behind, "that cannot be stopped")] if behind else []
         return f"{text}: GPUs that it needs go to {' and '.join(whose) or 'others'}"
@@ -690,7 +690,7 @@ class Plan(DisplayedTable):
         held = np.zeros(numbering.gpus, bool)
         gpu = RunningJobs.of(self.running).numbers(numbering)
         held[gpu[gpu != NONE]] = True
-        pool_of_gpu = np.repeat(numbering.pool, np.diff(numbering.start))
+        pool_of_gpu = numbering.pool.repeat(np.diff(numbering.start))
         used = np.bincount(pool_of_gpu[held], minlength=len(usable))
         count = np.bincount(self.verdict, minlength=len(Verdict))
         shares = zip(cluster.pools, used.tolist(), usable.tolist(), strict=True)

@@ -175,7 +175,7 @@ def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray)
     # stable: rows that are equal in all keys stay ascending.
     keys = [key for key in (due, rank, group) if (key != key[:1]).any()]
     if len(keys) == 1:
-        order = np.argsort(keys[0], kind="stable").astype(np.int64)
+        order = keys[0].argsort(kind="stable").astype(np.int64)
     else:
         order = np.lexsort((*keys, np.zeros(len(rows)))).astype(np.int64)
     tied = np.ones(max(len(rows) - 1, 0), bool)

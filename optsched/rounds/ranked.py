@@ -117,7 +117,7 @@ def moves_to_idle(
     chosen = first_fit(instant, order, free)
     position = np.empty(len(rows), np.int64)
     position[order] = np.arange(len(order))
-    chosen = chosen[np.argsort(position[chosen])]
+    chosen = chosen[position[chosen].argsort()]
     chosen = chosen[classes.gpus[rows.column[chosen]] > 0]
     # Without the moves that find no GPUs, others may find some: repeat until all moves have GPUs.
     while pays[chosen].any():

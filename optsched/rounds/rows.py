@@ -80,7 +80,7 @@ def rows_alone(classes: Classes, jobs: IntArray) -> JobRows:
     jobs = jobs[class_of >= 0]
     class_of = class_of[class_of >= 0]
     column = alone[ranges(start[class_of], count[class_of])]
-    job = np.repeat(jobs, count[class_of])
+    job = jobs.repeat(count[class_of])
     no_partner = np.full(len(job), -1, np.int64)
     zeros = np.zeros(len(job))
     return JobRows(job, no_partner, column, zeros, classes.rate_a[column], zeros)
@@ -330,7 +330,7 @@ class RowQueue:
 
     def in_groups(self) -> RowQueue:
         """The same queue with one group after the other."""
-        return self.of(self.order[np.argsort(self.group[self.order], kind="stable")])
+        return self.of(self.order[self.group[self.order].argsort(kind="stable")])
 
     def beside(self, placed: IntArray) -> RowQueue:
         """The queue without some rows, beside which the other rows are tried."""

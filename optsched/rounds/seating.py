@@ -87,7 +87,7 @@ class Seats:
 
     def gpus(self, chosen: IntArray) -> IntArray:
         """GPUs of some rows, row by row."""
-        first = np.cumsum(self.count) - self.count
+        first = self.count.cumsum() - self.count
         return self.gpu[ranges(first[chosen], self.count[chosen])]
 
     def on_same_gpus(
@@ -169,8 +169,10 @@ class Seating:
     seats: Seats = field(default_factory=Seats.none)
     refused: dict[int, str] = field(default_factory=dict)
     saved: dict[tuple[int, int], float] = field(default_factory=dict)
-    # Occupied GPUs of holders that are in no row of the present queue.
-    _earlier: Occupied = field(init=False)
+    # Occupied GPUs of holders that are in no row of the present queue, and the rows of the last
+    # queue if they are still to be added.
+    _before: Occupied = field(init=False)
+    _settled: JobRows | None = None
     # The GPUs of the rows of the present queue, and a mask of its rows whose jobs keep their GPUs.
     _gpus: GpusOfRows = field(default_factory=lambda: GpusOfRows(0))
     _staying: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
@@ -180,7 +182,7 @@ class Seating:
     _all_occupied: tuple[int, Occupied] | None = None
 
     def __post_init__(self) -> None:
-        self._earlier = self.fixed
+        self._before = self.fixed
         self._gpus_were_left()
 
     def seat(self, queue: RowQueue, strict: bool = False) -> RowQueue:
@@ -199,7 +201,7 @@ class Seating:
         rows = self._gpus.rows
         more = Seats(queue.rows.take(rows), *self._gpus.gpus(rows), self._staying[rows])
         self.seats = self.seats.and_also(more)
-        self._earlier = self._occupied(queue.rows)
+        self._settled = queue.rows
         for job in np.unique(left.rows.job[left.order[left.over_limits[left.order]]]).tolist():
             self.refused.setdefault(job, BARRED)
         return left
@@ -251,7 +253,7 @@ class Seating:
                     self._gpus_were_left()
                 self.seats = self.seats.part(stay).and_also(left_alone).and_also(more)
                 on = Occupied.of_numbers(C, rows, result.row, result.gpu, result.count)
-                self._earlier = stays.and_also(on)
+                self._before = stays.and_also(on)
                 return placed
             # The jobs of refused rows keep their GPUs, so the other rows must be placed again.
             chosen = chosen[~np.isin(chosen, [item.row for item in result.refused])]
@@ -291,6 +293,7 @@ class Seating:
 
     def _begin(self, queue: RowQueue) -> None:
         """Begin with a queue of which no row has GPUs."""
+        self._before = self._earlier
         self._gpus = GpusOfRows(len(queue.rows))
         self._staying = np.zeros(len(queue.rows), bool)
         self._all_occupied = None
@@ -622,6 +625,14 @@ class Seating:
         return configuration, amounts, bool(queue.starved[row]), job, self._apart(rows, row)
 
     # --- occupied GPUs and barred nodes ---------------------------------------------------
+
+    @property
+    def _earlier(self) -> Occupied:
+        """Occupied GPUs of holders that are in no row of the present queue."""
+        if self._settled is not None:
+            rows, self._settled = self._settled, None
+            self._before = self._occupied(rows)
+        return self._before
 
     def _occupied(self, rows: JobRows) -> Occupied:
         """All occupied GPUs; the rows are those of the present queue."""
