@@ -632,7 +632,8 @@ class Classes(DisplayedTable):
     def needs(self) -> Mapping[str, FloatArray]:
         """Need per GPU of each column, by resource; each array of shape (N,)."""
         C = self.candidates
-        needs = column_needs(C.instance, C.kinds, C.columns.take(self.kind_column))
+        columns = C.columns if self.origin is None else C.columns.take(self.origin)
+        needs = column_needs(C.instance, C.kinds, columns)
         per_gpu = {name: np.zeros(self.columns) for name in needs}
         for name, (column, total) in needs.items():
             # `column_needs` returns totals of a column, so divide by its GPUs.

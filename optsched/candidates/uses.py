@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import (
+    BoolArray,
     FloatArray,
     IntArray,
     lengths,
@@ -108,6 +109,12 @@ class Uses(Displayed):
         entries = ranges(self.start[rows], length)
         start = pointers(length)
         return Uses(start, self.resource[entries], self.share[entries], self.resources)
+
+    def within(self, free: FloatArray) -> BoolArray:
+        """Mask of the rows that need no more of any resource than is free, shape (A,)."""
+        fits = np.ones(len(self), bool)
+        fits[self.row[self.share > free[self.resource]]] = False
+        return fits
 
     def total(self, rows: IntArray) -> FloatArray:
         """Total share of each resource that some rows hold, shape (R,)."""

@@ -383,6 +383,8 @@ class Problem:
 
     def beside(self, assignment: Assignment) -> Problem:
         """The same problem where the GPUs of an assignment are occupied."""
+        if not assignment:
+            return self
         R = self.requests.take(np.array(sorted(assignment), np.int64))
         owner = owners(R.gpus)
         occupied = Occupied(

@@ -109,12 +109,9 @@ def moves_to_idle(
     """
     moves = np.zeros(len(rows), bool)
     free = idle_shares(view, classes)
-    instant = instant_of(rows, classes.uses)
-    fits = np.ones(len(rows), bool)
-    fits[instant.uses.row[instant.uses.share > free[instant.uses.resource]]] = False
-    if not (pays & fits).any():
+    if not (pays & classes.uses.within(free)[rows.column]).any():
         return moves
-    chosen = first_fit(instant, order, free)
+    chosen = first_fit(instant_of(rows, classes.uses), order, free)
     position = np.empty(len(rows), np.int64)
     position[order] = np.arange(len(order))
     chosen = chosen[position[chosen].argsort()]

@@ -278,15 +278,6 @@ class RowQueue:
         host = self.hosts[chosen]
         return np.where(host >= 0, host, self.rows.job[chosen])
 
-    def columns_that_fit(self, free: FloatArray) -> BoolArray:
-        """Mask of the columns that need no more of any renewable resource than is free; shape
-        (N,).
-        """
-        uses = self.uses
-        fits = np.ones(self.classes.columns, bool)
-        fits[uses.row[uses.share > free[uses.resource]]] = False
-        return fits
-
     def side_by_side(self) -> IntArray:
         """Rows that run if each row is selected, in the order, if it fits beside those before it;
         ascending.
@@ -296,7 +287,7 @@ class RowQueue:
         # In blocks: once nearly all resources are in use, most rows are excluded by their column.
         for start in range(0, len(self.order), ROWS_AT_ONCE):
             block = self.order[start : start + ROWS_AT_ONCE]
-            block = block[self.columns_that_fit(free)[self.rows.column[block]]]
+            block = block[self.uses.within(free)[self.rows.column[block]]]
             if len(block):
                 chosen = first_fit(self.instant, block, free, busy)
                 free = free - self.instant.uses.total(chosen)

@@ -404,7 +404,7 @@ class Seating:
         free = queue.free
         if not self.attempts:
             asked = mask_of(rows.column[queue.order], self.classes.columns)
-            asked &= queue.columns_that_fit(queue.free)
+            asked &= queue.uses.within(queue.free)
             room, gpus = self.columns_with_room(asked.nonzero()[0], occupied)
             # GPUs of nodes without free CPUs or memory do not count as free.
             free = self._at_most(free, gpus)
