@@ -10,6 +10,8 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
+__all__ = ["cached_property", "replace"]
+
 if TYPE_CHECKING:  # type checkers know the signatures of these two
     from dataclasses import replace
     from functools import cached_property

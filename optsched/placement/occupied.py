@@ -244,7 +244,7 @@ class Occupied:
     def used(self) -> FloatArray:
         """CPUs and memory (GB) that are in use on every node of the cluster, shape (nodes, 2)."""
         total = np.zeros((self.instance.cluster.numbering.nodes, len(OWN)))
-        for place in self.need.any(axis=0).nonzero()[0].tolist():
+        for place in np.flatnonzero(self.need.any(axis=0)).tolist():
             amount = self.need[self.owner, place]
             total[:, place] = np.bincount(self.node, amount, len(total))
         return total

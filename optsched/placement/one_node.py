@@ -117,7 +117,7 @@ class OneNodeRoom:
 
     def _fullest(self, left: FloatArray, gang: int) -> int | None:
         """The node with the fewest free GPUs on which a gang has room; the first of equal nodes."""
-        room = ((left >= self._enough(gang)).all(axis=1)).nonzero()[0]
+        room = np.flatnonzero((left >= self._enough(gang)).all(axis=1))
         return int(room[np.argmin(left[room, 0])]) if len(room) else None
 
     def _fit_somewhere(self, in_pool: slice) -> BoolArray:
@@ -197,7 +197,7 @@ class OneNodeRoom:
         mobile = (self._may_move & present & self._fit_somewhere(in_pool)).nonzero()[0]
         on = self._node[mobile] - in_pool.start
         could = [np.bincount(on, amount, len(lack)) for amount in self._amount[mobile].T]
-        possible = ((np.stack(could, axis=1) >= lack).all(axis=1)).nonzero()[0]
+        possible = np.flatnonzero((np.stack(could, axis=1) >= lack).all(axis=1))
         # The missing part of the scarcest amount.
         far = quotient(lack, np.broadcast_to(enough, lack.shape)).max(axis=1)
         nearest = possible[far[possible].argsort(kind="stable")][:NODES_TRIED]
