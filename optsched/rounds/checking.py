@@ -6,21 +6,26 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray
-from optsched.instance.cluster import NONE, Partition
+from optsched.arrays import BoolArray, FloatArray, IntArray, owners
+from optsched.instance import Instance
+from optsched.instance.cluster import NONE, PER_NODE, Partition
 from optsched.instance.layouts import MIG
+from optsched.instance.rates import LEVEL
 from optsched.instance.running import Place, RunningJobs
 from optsched.performance import partitions_of
 from optsched.performance.parameter_server import KEY
-from optsched.rounds.ledger import PLAIN, Setup
+from optsched.placement.checks import SLACK, PlacedRow, anti_affinity_kept
+from optsched.placement.requests import ANTI_AFFINITY
+from optsched.rounds.ledger import NODES, PLAIN, Ledger, Setup
+from optsched.rounds.plan import STARTS, Plan, among
 from optsched.rounds.view import View
 
 
-def broken_rules(
-    view: View, running: Mapping[int, Place], setups: Mapping[int, Setup]
-) -> tuple[str, ...]:
+def broken_rules(view: View, plan: Plan) -> tuple[str, ...]:
     """Every rule that a plan breaks, as text."""
+    running, setups = plan.running, plan.setups
     places = RunningJobs.of(running)
+    starts = among(plan.verdict, STARTS)[places.job]
     return (
         *_wrong_gpus(view, places),
         *_gpus_given_twice(view, places, setups),
@@ -28,6 +33,9 @@ def broken_rules(
         *_gangs_not_whole(view, places),
         *_jobs_not_ready(view, places),
         *_jobs_stopped_that_cannot_be(view, running, setups),
+        *_gangs_spread_too_far(view, places, starts, plan.ledger),
+        *_nodes_overused(view, places, starts, setups),
+        *_jobs_not_apart(view, places, starts),
     )
 
 
@@ -166,6 +174,118 @@ def _jobs_stopped_that_cannot_be(
             yield f"{job}, and is stopped or moved"
         elif not view.configured.goes_on(row, setups.get(row, PLAIN)):
             yield f"{job}, and goes on in another configuration"
+
+
+# --- rules for the jobs that start or move ----------------------------------------------------
+
+# A job that keeps its GPUs was checked when it started. Since then a node may have shrunk, or a
+# constraint may have come: then it may keep its GPUs all the same.
+
+
+def _nodes_of(view: View, places: RunningJobs, some: IntArray) -> tuple[IntArray, IntArray]:
+    """The node of each GPU of some running jobs, and the place of its job among these."""
+    numbering = view.instance.cluster.numbering
+    # An unknown name has the number NONE; `_wrong_gpus` reports it.
+    gpu = np.maximum(places.numbers_of(some, numbering), 0)
+    return numbering.node_of(gpu), owners(places.length[some])
+
+
+def _gangs_spread_too_far(
+    view: View, places: RunningJobs, starts: BoolArray, ledger: Ledger
+) -> Iterator[str]:
+    """A gang spans at most the nodes of its configuration, and one group of its level."""
+    gang = (starts & (places.length > 1)).nonzero()[0]
+    if not len(gang):
+        return
+    cluster = view.instance.cluster
+    key = ledger.key[ledger.runs]
+    nodes_of_job = np.zeros(len(view.must) + 1, np.int64)  # the last entry is for partner -1
+    nodes_of_job[key[:, 0]] = nodes_of_job[key[:, 1]] = key[:, 2 + NODES]
+    level, most = np.divmod(nodes_of_job[places.job[gang]], LEVEL)
+    node, owner = _nodes_of(view, places, gang)
+    group = cluster.group_of_node[level[owner], node]
+    names = view.instance.jobs_table.names
+    # A configuration that states no nodes has one. Within a group, any nodes are allowed.
+    for part, allowed, what in (
+        (node, np.where(level > 0, places.length[gang], np.maximum(most, 1)), "nodes"),
+        (group, np.where(level > 0, 1, places.length[gang]), "groups of nodes"),
+    ):
+        parts = np.unique(owner * (part.max() + 1) + part) // (part.max() + 1)
+        spanned = np.bincount(parts, minlength=len(gang))
+        for place in (spanned > allowed).nonzero()[0].tolist():
+            job = f"job {names[int(places.job[gang[place]])]}"
+            yield f"{job} is on {spanned[place]} {what}, expected at most {allowed[place]}"
+
+
+def _nodes_overused(
+    view: View, places: RunningJobs, starts: BoolArray, setups: Mapping[int, Setup]
+) -> Iterator[str]:
+    """Jobs start only where nodes, and groups of nodes, have the CPUs, memory and other resources
+    that all jobs there need.
+    """
+    instance = view.instance
+    cluster = instance.cluster
+    if not starts.any() or not (instance.workloads.demand or instance.options.needs):
+        return
+    node, owner = _nodes_of(view, places, np.arange(len(starts)))
+    everywhere = np.ones(len(cluster.numbering.pool), bool)
+    limits = [
+        *((name, everywhere, cluster.own_capacity[:, at]) for at, name in enumerate(PER_NODE)),
+        *(
+            (group.name, member, np.array(group.capacity))
+            for group, member in zip(cluster.groups, cluster.members, strict=True)
+        ),
+    ]
+    for name, member, capacity in limits:
+        need = _need_per_gpu(instance, places, setups, name)
+        here = member[node]
+        used = np.bincount(node, np.where(here, need[owner], 0.0), len(member))
+        used = used if capacity.ndim else np.full(len(member), used.sum())
+        over = (used > capacity * (1 + SLACK) + SLACK)[node] & here & (need > 0)[owner]
+        for place in np.unique(owner[over & starts[owner]]).tolist():
+            job = instance.jobs_table.names[int(places.job[place])]
+            yield f"job {job} starts on nodes that have too little {name}"
+
+
+def _need_per_gpu(
+    instance: Instance, places: RunningJobs, setups: Mapping[int, Setup], name: str
+) -> FloatArray:
+    """What each running job needs of a resource per GPU. Needs of workers and servers, which only
+    the law of a job knows, count as 0.
+    """
+    table, options, workloads = instance.jobs_table, instance.options, instance.workloads
+    job = places.job
+    need = np.zeros(len(job))
+    if name in workloads.demand:
+        workload = table.workload[job]
+        need = np.where(
+            workloads.with_parameter(KEY)[workload], 0.0, workloads.demand[name][workload]
+        )
+    for place in (table.options[job] >= 0).nonzero()[0].tolist():
+        row = int(job[place])
+        number = setups.get(row, PLAIN).option
+        used = {} if number is None else options.uses[options.indptr[table.options[row]] + number]
+        need[place] = used.get(name, 0.0) / places.length[place]
+    return need
+
+
+def _jobs_not_apart(view: View, places: RunningJobs, starts: BoolArray) -> Iterator[str]:
+    """No job starts on a node of a job from which a constraint keeps it apart."""
+    instance = view.instance
+    documents = [*instance.constraints, *view.constraints]
+    named = {name for one in documents if one.get("kind") == ANTI_AFFINITY for name in one["jobs"]}
+    if not named:
+        return
+    row = {place: int(job) for place, job in enumerate(places.job.tolist())}
+    entries = {
+        place: PlacedRow([name], places[row[place]][1], 1.0, {})
+        # The jobs that start come last: of two jobs on a node the second is reported.
+        for place in np.argsort(starts, kind="stable").tolist()
+        if (name := instance.jobs_table.names[row[place]]) in named
+    }
+    for flaw in anti_affinity_kept(entries, documents):
+        if starts[flaw.entry]:
+            yield flaw.message
 
 
 # --- numbers of GPUs, and shares --------------------------------------------------------------

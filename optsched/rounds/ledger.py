@@ -500,6 +500,7 @@ def isolated_seconds(steps: FloatArray, rate: FloatArray) -> FloatArray:
 
 POOL = 0
 GPUS = 1
+NODES = 2
 OPTION = 3
 """Positions in the labels of a configuration (`Classes.configuration_labels`)."""
 BESIDE = slice(OPTION, LABELS)

@@ -117,7 +117,7 @@ def solve_round(
         plan = _planned(state, view, answer) if again is None else again
         # If a bug makes a plan that breaks a rule, this round falls back. A plan that is used again
         # has passed the check before.
-        broken = () if plan is again else broken_rules(view, plan.running, plan.setups)
+        broken = () if plan is again else broken_rules(view, plan)
         why = f"the plan broke a rule: {broken[0]}" if broken else None
         memory.keep(state, view, answer, plan)
     except Interrupted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from copy import copy
 from typing import Any
 
 import jsonschema
@@ -132,8 +133,10 @@ def test_jobs_that_cannot_be_preempted_keep_their_share() -> None:
             None,
         )
     view = View.of(made.state)
-    assert broken_rules(view, plan.running, plan.setups) == ()
-    told = broken_rules(view, plan.running, {**plan.setups, 0: Setup(1.0, 0)})
+    assert broken_rules(view, plan) == ()
+    changed = copy(plan)
+    vars(changed)["setups"] = {**plan.setups, 0: Setup(1.0, 0)}
+    told = broken_rules(view, changed)
     assert told == (
         "v100-0/0 is given to a, b", "job a cannot be preempted, and goes on in another configuration"
     )  # fmt: skip
