@@ -11,13 +11,14 @@ feasible (`certify`). If no run found a point, one that needs no solver is the a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Method
 from optsched.program.integers import step_of
 from optsched.solution import PointStatus, Termination, Values

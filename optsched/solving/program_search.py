@@ -8,12 +8,13 @@ says which steps a program takes, and in what order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.arrays.values import replace
 from optsched.lazy import convenience
 from optsched.program import AllocationProgram
 from optsched.program.integers import step_of

@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
 
 from optsched.api import InstanceSource, Performance, load, make_formulation, solve
 from optsched.arrays import IntArray, finite
+from optsched.arrays.values import cached_property, replace
 from optsched.assembly import compile_for, formulation_for
 from optsched.candidates.going_on import UNKNOWN_END, unknown_ends
 from optsched.display import Displayed, DisplayedTable, TableColumns, count, moment
