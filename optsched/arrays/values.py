@@ -23,12 +23,13 @@ else:
         The fields are copied at once. `dataclasses.replace` reads one after the other, and then
         ``__init__`` of a frozen class sets each by a call.
         """
-        names = value.__dataclass_fields__
-        # A class may compute other fields when it is made.
-        if hasattr(value, "__post_init__") or not changes.keys() <= names.keys():
+        names, held = value.__dataclass_fields__, getattr(value, "__dict__", {})
+        # Some classes compute fields when they are made, or keep them in slots; unknown names are
+        # refused.
+        if hasattr(value, "__post_init__") or not changes.keys() <= names.keys() <= held.keys():
             return dataclasses.replace(value, **changes)
         copy = object.__new__(type(value))
-        held, fields = value.__dict__, copy.__dict__
+        fields = copy.__dict__
         for name in names:
             fields[name] = held[name]
         fields.update(changes)

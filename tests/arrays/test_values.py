@@ -35,6 +35,14 @@ class Counted:
         self.count = len(self.names)
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A value without a dictionary."""
+
+    first: int
+    second: int
+
+
 def test_a_copy_has_the_other_values_and_computes_its_properties_again() -> None:
     first = Interval(1, notes=("a",))
     assert first.length == 4
@@ -64,6 +72,10 @@ def test_a_property_is_computed_once() -> None:
 
 def test_fields_that_a_class_computes_are_computed_for_the_copy() -> None:
     assert replace(Counted(("a",)), names=("b", "c")).count == 2
+
+
+def test_values_with_slots_are_copied() -> None:
+    assert replace(Pair(1, 2), second=3) == Pair(1, 3)
 
 
 def test_unknown_fields_are_refused() -> None:
