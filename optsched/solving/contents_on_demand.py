@@ -10,13 +10,15 @@ the contents again, at the duals of the file (`optsched.verify.contents`).
 
 Duals are smoothed towards those of the best bound (`column_loop`): both are feasible for the
 columns of jobs, gangs and parts, so their mean is. The first bound is that of the program without
-its space, where v = 0. What is a column in the end is solved for whole numbers (restricted master
-heuristic).
+its space, where v = 0. While contents that a greedy rule finds at the duals of the master improve
+it (`Bin.guesses`), no integer program is solved: these take ten times as long. What is a column in
+the end is solved for whole numbers (restricted master heuristic).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,6 +41,8 @@ CLOSED = 1e-4
 """Relative gap between the value and the bound at which no more contents are made."""
 WORTH = 1e-7
 """Worth of contents, relative to the largest cost, from which they become a column."""
+GUESSES = 3
+"""Contents of each bin that are made at once without a search."""
 KEPT = 0.6
 """Fraction of the time that is reserved for the integer program."""
 PRICED = 0.4
@@ -111,6 +115,7 @@ class _Generation(ColumnLoop[FloatArray]):
         self.weights = SMOOTHING
         self._bound, self._value, self._made = np.inf, -np.inf, 0
         self._x: FloatArray | None = None
+        self._last: FloatArray | None = None
         self._prove_alone(alone)
 
     def _run(self, session: Session) -> Values:
@@ -177,6 +182,9 @@ class _Generation(ColumnLoop[FloatArray]):
         if self._open():
             self._add(self._of_one_part())
             self.generate()
+            if self._last is not None:
+                # Whole numbers may need contents that do not improve the master.
+                self._add_found(self._guessed(self._last, -np.inf))
         duals = None if self.best is None else self._sign * self.best
         return PricedContents(self._space, duals, self._x)
 
@@ -188,7 +196,8 @@ class _Generation(ColumnLoop[FloatArray]):
         if values.x is None or values.y is None:
             return None
         self._x, self._value = values.x, self._sign * self._session.arrays.objective(values.x)
-        return self._sign * values.y
+        self._last = self._sign * values.y
+        return self._last
 
     def between(self, weight: float, best: FloatArray, duals: FloatArray) -> FloatArray:
         """A mean of the two."""
@@ -197,15 +206,18 @@ class _Generation(ColumnLoop[FloatArray]):
     def add_priced(self, at: FloatArray, duals: FloatArray) -> bool:
         """Contents that improve the master become columns of it."""
         far = self._bound - self._value > NEAR * abs(self._value)
-        found = self._at(at, duals, ROUGHLY if far else FINELY)
+        found = self._guessed(duals, self._least) or self._at(at, duals, ROUGHLY if far else FINELY)
+        self._add_found(found)
+        return bool(found)
+
+    def _add_found(self, found: Sequence[_Found]) -> None:
+        """Make contents columns."""
         self._made += len(found)
-        if not found or self.ended:
-            return False
-        node_class = np.array([one.node_class for one in found], np.int64)
-        of_gpu = np.array([one.of_gpu for one in found], bool)
-        counts = np.array([one.counts for one in found], np.int64)
-        self._add(Contents(node_class, np.arange(len(found)), of_gpu, counts))
-        return True
+        if found:
+            node_class = np.array([one.node_class for one in found], np.int64)
+            of_gpu = np.array([one.of_gpu for one in found], bool)
+            counts = np.array([one.counts for one in found], np.int64)
+            self._add(Contents(node_class, np.arange(len(found)), of_gpu, counts))
 
     @property
     def ended(self) -> bool:
@@ -221,15 +233,33 @@ class _Generation(ColumnLoop[FloatArray]):
             self._bound,
         )
 
+    def _guessed(self, y: FloatArray, least: float) -> list[_Found]:
+        """Contents that are worth so much more than they cost, found without a search: they prove
+        no bound.
+        """
+        if not self._has_time():
+            return []
+        price, of_class = self._prices(y)
+        return [
+            one
+            for bin_ in self._bins
+            for one in bin_.guesses(np.maximum(price[bin_.node_class], 0.0))
+            if self._is_worth(one, price, of_class, least)
+        ]
+
+    def _prices(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Views of duals: of parts on nodes of each class, shape (classes, parts), and of these
+        nodes.
+        """
+        node, count = (self._session.arrays.row_block(name).slice for name in ("node", "count"))
+        return y[node].reshape(len(self._space.nodes), len(self._space.parts)), y[count]
+
     def _at(self, at: FloatArray, y: FloatArray, gap: float) -> list[_Found]:
         """Contents that are worth most at some duals, of which those that improve the master."""
-        arrays, space = self._session.arrays, self._space
-        shape = len(space.nodes), len(space.parts)
-        node, count = (arrays.row_block(name).slice for name in ("node", "count"))
         # Simplex duals of rows that only limit may be below 0 by rounding.
-        at = np.where(np.isneginf(arrays.row_lower), np.maximum(at, 0.0), at)
-        price, of_class = at[node].reshape(shape), at[count]  # views
-        master, of_master = y[node].reshape(shape), y[count]
+        at = np.where(np.isneginf(self._session.arrays.row_lower), np.maximum(at, 0.0), at)
+        price, of_class = self._prices(at)
+        master, of_master = self._prices(y)
         found: list[_Found] = []
         proven = True
         for bin_ in sorted(self._bins, key=lambda one: not one.of_gpu):
@@ -247,13 +277,13 @@ class _Generation(ColumnLoop[FloatArray]):
             found.append(contents)
         if proven:
             self._prove(at)
-        return [one for one in found if self._improves(one, master, of_master)]
+        return [one for one in found if self._is_worth(one, master, of_master, self._least)]
 
-    def _improves(self, one: _Found, price: FloatArray, of_class: FloatArray) -> bool:
-        """Whether contents are worth a column at prices of the master, and are none yet."""
+    def _is_worth(self, one: _Found, price: FloatArray, of_class: FloatArray, least: float) -> bool:
+        """Whether contents are worth so much at prices of the master, and are no column yet."""
         cost = 0.0 if one.of_gpu else of_class[one.node_class]
         key = one.node_class, one.of_gpu, one.counts.tobytes()
-        worth = float(price[one.node_class] @ one.counts - cost) > self._least
+        worth = float(price[one.node_class] @ one.counts - cost) > least
         new = worth and key not in self._known
         if new:
             self._known.add(key)
@@ -370,11 +400,23 @@ class _PricedBin(NamedTuple):
             most = None if values.bound is None else max(0.0, -values.bound) * PADDED
             if values.x is not None:
                 wanted[allowed] = np.round(values.x).astype(np.int64)
-        # The largest come first, as others fit beside them
-        size = np.array([part.gpus * part.share for part in parts])
-        order = allowed[np.argsort(-size[allowed], kind="stable")]
-        counts = bin_.filled(order[price[order] > 0], wanted)
-        return most, self.found(counts)
+        return most, self._filled(price, wanted)
+
+    def guesses(self, price: FloatArray) -> list[_Found]:
+        """Contents that may be worth much at prices of parts, found without a search."""
+        counts = self.program.bin.guesses(price)
+        best = np.argsort(-(counts @ price), kind="stable")[:GUESSES]
+        return [self._filled(price, wanted) for wanted in counts[best]]
+
+    def _filled(self, price: FloatArray, wanted: IntArray) -> _Found:
+        """Contents with as many of the wanted parts as fit, and others that are worth something.
+
+        The largest come first, as others fit beside them.
+        """
+        bin_ = self.program.bin
+        size = np.array([part.gpus * part.share for part in bin_.parts])
+        order = bin_.allowed[np.argsort(-size[bin_.allowed], kind="stable")]
+        return self.found(bin_.filled(order[price[order] > 0], wanted))
 
     def found(self, counts: IntArray) -> _Found:
         """Counts of parts as contents, of which those of a GPU have -1 for one whole GPU."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
+from itertools import product
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from optsched.program.space.contents import (
     WHOLE_GPU,
     GangPart,
     GpuRoom,
+    fits_fullest,
     gpus_of_pieces,
     shares_held,
 )
@@ -28,6 +30,8 @@ TRIES = 2_000
 down."""
 STEPS = 50_000
 """Parts that are tried at most to find all contents of a bin."""
+WEIGHTS = 4
+"""Weights of what parts use add up to this number, where contents are guessed."""
 DEEPEST = 500
 """Parts that a bin may hold where all of its contents are found."""
 
@@ -79,6 +83,7 @@ class Bin:
     ) -> None:
         self.parts, self.allowed, self.gpus = parts, np.array(allowed, np.int64), gpus
         self.most, self.rooms = most, rooms
+        self._own = len(own)
         self._left = gpus + sum(room.left for room in rooms)
         self._layouts = layouts
         free = [] if taken is None else (~taken).astype(np.float64).tolist()
@@ -114,6 +119,8 @@ class Bin:
         """Whether there are GPUs for these shares, as (part, count), beside so many whole GPUs."""
         pieces = [self.parts[part].piece for part, count in shared for _ in range(count)]
         gpus = (*self.rooms, *[WHOLE_GPU] * (self.gpus - whole))
+        if fits_fullest(pieces, gpus):
+            return True
         return gpus_of_pieces(pieces, gpus, self._layouts, tries) is not None
 
     def _has_gpus(self, counts: IntArray, tries: int | None) -> bool:
@@ -229,28 +236,71 @@ class Bin:
 
         holds of all contents, and so does the sum of all shares.
         """
-        parts = [self.parts[p] for p in self.allowed.tolist()]
-        gpus = np.array([part.gpus for part in parts], np.float64)
-        share = np.array([part.share for part in parts])
-        rows, upper = (
-            [self.use[:, self.allowed], gpus * share],
-            [*self.room, self._left * (1 + ROUNDING)],
-        )
-        for size in np.unique(share[share < 1]).tolist():
-            rows.append(gpus * np.floor(share / size + ROUNDING))
-            upper.append(shares_held(self.gpus, self.rooms, size))
-        A = np.vstack(rows)
-        limit = np.array(upper)[:, np.newaxis]
+        A, upper = self.relaxed_rows
+        limit = upper[:, np.newaxis]
         with np.errstate(divide="ignore", invalid="ignore"):
             most = np.where(A > 0, np.floor(limit / A + ROUNDING), np.inf).min(
                 axis=0, initial=np.inf
             )
         most = np.minimum(most, self.most[self.allowed])
         lp = LinearProgram()
-        z = lp.variables(len(parts), name="contents", upper=most, integer=True)
-        finite = np.isfinite(upper)
-        lp.constrain(A[finite] @ z <= np.array(upper)[finite], name="room")
+        z = lp.variables(len(most), name="contents", upper=most, integer=True)
+        lp.constrain(A @ z <= upper, name="room")
         return lp
+
+    @cached_property
+    def relaxed_rows(self) -> tuple[FloatArray, FloatArray]:
+        """Coefficients, shape (rows, allowed parts), and finite limits of the rows of `relaxed`."""
+        parts = [self.parts[p] for p in self.allowed.tolist()]
+        gpus = np.array([part.gpus for part in parts], np.float64)
+        share = np.array([part.share for part in parts])
+        rows, limits = (
+            [self.use[:, self.allowed], gpus * share],
+            [*self.room, self._left * (1 + ROUNDING)],
+        )
+        for size in np.unique(share[share < 1]).tolist():
+            rows.append(gpus * np.floor(share / size + ROUNDING))
+            limits.append(shares_held(self.gpus, self.rooms, size))
+        upper = np.array(limits)
+        finite = np.isfinite(upper)
+        return np.vstack(rows)[finite], upper[finite]
+
+    def guesses(self, price: FloatArray) -> IntArray:
+        """Contents that may be worth much at prices of parts, shape (guesses, parts): they keep the
+        rows of `relaxed`.
+
+        Parts are taken in decreasing price for a weighted sum of the GPUs, CPUs and memory that
+        they use, for several weights.
+        """
+        A, upper = self.relaxed_rows
+        worth, most = price[self.allowed], self.most[self.allowed]
+        order = np.argsort(-worth / self._weighted_uses, axis=1, kind="stable")
+        guess = np.arange(len(order))
+        left = np.repeat(upper[:, np.newaxis], len(order), axis=1)
+        counts = np.zeros((len(order), len(self.allowed)), np.int64)
+        for part in order.T:  # one of each guess
+            use = A[:, part]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                fit = np.where(use > 0, left / use + ROUNDING, np.inf).min(axis=0, initial=np.inf)
+            fit = np.where(worth[part] > 0, np.floor(np.minimum(fit, most[part])), 0.0)
+            left -= use * fit
+            counts[guess, part] = fit
+        found = np.zeros((len(order), len(self.parts)), np.int64)
+        found[:, self.allowed] = counts
+        return np.unique(found, axis=0)
+
+    @cached_property
+    def _weighted_uses(self) -> FloatArray:
+        """Weighted sums of what each allowed part uses of a bin, shape (weights, allowed parts)."""
+        room = np.append(self._left, self.room[1 : 1 + self._own])
+        use = np.vstack([self._size, self.use[1 : 1 + self._own]])[:, self.allowed]
+        # Of what has no room no part is allowed that uses it
+        limited = np.isfinite(room) & (room > 0)
+        use = use[limited] / room[limited, np.newaxis]
+        steps = product(range(WEIGHTS + 1), repeat=len(use))
+        weights = np.array([some for some in steps if sum(some) == WEIGHTS], np.float64)
+        sums: FloatArray = np.maximum(weights @ use, ROUNDING)
+        return sums
 
     def filled(self, order: IntArray, wanted: IntArray) -> IntArray:
         """Contents with as many of the wanted parts as fit in this order, and then as many
@@ -258,7 +308,9 @@ class Bin:
         """
         counts = np.zeros(len(self.parts), np.int64)
         for most in (wanted, None):
-            for part in order.tolist():
+            # What has no room now has none later
+            able = order[self.most_extra(counts, order) > 0]
+            for part in (able if most is None else order[most[order] > 0]).tolist():
                 fitting = self.extra(counts, part)
                 counts[part] += fitting if most is None else min(fitting, int(most[part]))
         return counts

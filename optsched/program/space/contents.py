@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -120,6 +121,24 @@ def fewest_pieces(gpus: int, nodes: int, most: int, size: int) -> int:
         return 0
     uncounted = nodes * (size - 1)
     return max(0, -(-(gpus - uncounted) // size))
+
+
+def fits_fullest(pieces: Sequence[GpuPiece], gpus: Sequence[GpuRoom]) -> bool:
+    """Whether shares find GPUs if each, the largest first, takes the fullest ones with room.
+
+    This is where the search of `gpus_of_pieces` begins, without its states. False proves nothing,
+    and is the answer for slices.
+    """
+    left = sorted(room.left for room in gpus if not room.slices)
+    for share, count, profile in sorted(pieces, reverse=True):
+        first = bisect_left(left, share - ROUNDING)
+        if profile != NO_SLICE or first + count > len(left):
+            return False
+        chosen = left[first : first + count]
+        del left[first : first + count]
+        for room in chosen:
+            insort(left, room - share)
+    return True
 
 
 def gpus_of_pieces(
