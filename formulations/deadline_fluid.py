@@ -28,6 +28,7 @@ from formulations.horizon import (
     without_column,
 )
 from formulations.level_planner import (
+    MOST_REPAIRED,
     Level,
     LevelJob,
     LevelPlan,
@@ -123,9 +124,11 @@ class DeadlineFluid(Formulation):
     intervals are merged. In a merged interval a job runs for at most the time between its arrival
     and its deadline; the program is then a relaxation even for jobs on one GPU.
 
-    Under a time limit the plan by rule comes first, for at most half of it, so that the answer is
-    at least as good as the plan by rule, if there is one. If a large program is not built once
-    seven tenths of the limit are over, one with merged intervals takes its place.
+    The plan by rule comes first, under a time limit for at most half of it, so that the answer is
+    at least as good as the plan by rule, if there is one. No solver runs where every job has its
+    largest value, or its least GPU time, by rule. If a large program is not built once seven tenths
+    of the limit are over, one with merged intervals takes its place. Where the limit ends the search
+    for the schedule of an optimum, the plan by rule is the answer.
 
     Options
         admission   jobs may be declined; otherwise all must be done by their deadlines, or the
@@ -362,21 +365,30 @@ class FluidProgram(DeadlineProgram):
         """
         self._refuse_impossible()
         if self.timer.seconds is None or not self.has_schedule:
-            return self.program_first()
+            return self.to_plan(witness_first=self.has_schedule)
         try:
-            if self.witness is None or self._has_smaller:
+            if self.witness is None:
                 self.timer.check()
-            return self.program_first()
+            else:
+                self._check_building()
+            return self.to_plan(witness_first=True)
         except OutOfTime:
             if self.witness is None or not self._has_smaller:
                 raise
-            return self._merged(MOST_BOUNDING).program_first()
+            return self._merged(MOST_BOUNDING).to_plan(witness_first=True)
 
     def program_first(self) -> LinearPlan:
         """The same, but the plan by rule is made only once it is needed: a proof that there is no
         schedule needs none.
         """
         self._refuse_impossible()
+        return self.to_plan(witness_first=False)
+
+    def to_plan(self, *, witness_first: bool) -> LinearPlan:
+        """The plan; ``witness_first`` as of `Relaxation`."""
+        relaxation = Relaxation(
+            self.realise, lambda: self.witness, lambda: self._note, witness_first
+        )
         return LinearPlan(
             self.C,
             self.program,
@@ -384,7 +396,7 @@ class FluidProgram(DeadlineProgram):
             self.complete,
             self._describe,
             declined=self._declined,
-            relaxation=Relaxation(self.realise, lambda: self.witness, lambda: self._note),
+            relaxation=relaxation,
             sifting=self._sifting if self._is_sifted else None,
             refuted_by=self._merged(MOST_REFUTING).program_first if self._is_sifted else None,
         )
@@ -400,7 +412,7 @@ class FluidProgram(DeadlineProgram):
         and can build a smaller program.
         """
         if "by_rule" in vars(self) and self._has_smaller:
-            self.timer.part(FOR_BUILDING).check()
+            self.timer.part(FOR_BUILDING).strict().check()
 
     # --- sifting: the columns that may be in an optimum -------------------------------------------
 
@@ -627,50 +639,79 @@ class FluidProgram(DeadlineProgram):
             raise ValueError("no schedule of the jobs in some interval was found")
         return schedule
 
-    def realise(self, x: FloatArray, slices: Slices) -> Schedule | None:
+    def realise(self, x: FloatArray, slices: Slices, timer: Timer = UNLIMITED) -> Schedule | None:
         """The schedule of a point: interval by interval, where the times of all can be cut into
-        slices, else by filling intervals with jobs.
+        slices, else by filling intervals with jobs; None once the time is over.
         """
         if not self.has_schedule:
             return None
         rows, interval = self._rows(x)
-        found = None if self.merged else self._cut(rows, interval, slices)
-        if found is None and not self.timer.is_over:
-            return self._filled(rows, interval)
-        return found
+        try:
+            found = None if self.merged else self._cut(rows, interval, slices, timer)
+            return self._filled(rows, interval, timer) if found is None else found
+        except OutOfTime:
+            return None
 
-    def _cut(self, rows: JobRows, interval: IntArray, slices: Slices) -> Schedule | None:
-        """The schedule in which jobs run for just these fractions of intervals."""
+    def _cut(
+        self, rows: JobRows, interval: IntArray, slices: Slices, timer: Timer
+    ) -> Schedule | None:
+        """The schedule in which jobs run for just these fractions of intervals; None if they are
+        not known to fit.
+        """
+        key = rows.job * self.C.columns + rows.column
+        together = self._run_together(rows, interval)
+        begin, end = self._side_by_side(key, rows.fraction, interval)
+        parts = [np.column_stack([rows.job, rows.column, begin, end])[together[interval]]]
+        ends_late = together[interval] & (end == self.edges[interval + 1])
         first = np.searchsorted(interval, np.arange(len(self.length) + 1))
-        parts = []
-        running = np.zeros(0, np.int64)
-        for t in np.unique(interval).tolist():
-            in_t = rows.take(np.arange(first[t], first[t + 1]))
-            cut = slices(in_t, self.supply.at(self.edges[t : t + 1])[:, 0])
+        runs_on, before = np.zeros(0, np.int64), -1
+        for t in timer.watching(np.unique(interval[~together[interval]]).tolist()):
+            in_t = np.arange(first[t], first[t + 1])
+            cut = slices(rows.take(in_t), self.supply.at(self.edges[t : t + 1])[:, 0])
             if cut is None:
                 return None
-            length, runs = cut
-            key = in_t.job * self.C.columns + in_t.column
-            if (
-                len(length) > 1
-            ):  # running jobs should go on: the slice with more of them comes first
-                runs_on = runs @ np.isin(key, running).astype(np.float64)
-                if runs_on[-1] > runs_on[0]:
-                    length, runs = length[::-1], sp.csr_matrix(runs[::-1])
+            if before < t - 1:
+                last = np.arange(first[max(t - 1, 0)], first[t])
+                runs_on = key[last[ends_late[last]]]
+            length, runs = _running_first(*cut, np.isin(key[in_t], runs_on))
             ends = np.minimum(np.cumsum(length), 1.0)
             ends[ends > 1.0 - ROUNDING] = 1.0
             moments = np.append(0.0, ends) * self.length[t] + self.edges[t]
             moments[-1:] = np.where(ends[-1:] == 1.0, self.edges[t + 1], moments[-1:])
-            slice_of, row = runs.nonzero()
-            parts.append(
-                np.column_stack(
-                    [in_t.job[row], in_t.column[row], moments[slice_of], moments[slice_of + 1]]
-                )
-            )
-            running = key[runs[-1:].indices]
-        return schedule_of(self.C, np.concatenate([np.zeros((0, 4)), *parts]))
+            number, row = runs.nonzero()
+            row, times = in_t[row], (moments[number], moments[number + 1])
+            parts.append(np.column_stack([rows.job[row], rows.column[row], *times]))
+            runs_on, before = key[in_t[runs[-1:].indices]], t
+        return schedule_of(self.C, np.concatenate(parts))
 
-    def _filled(self, rows: JobRows, interval: IntArray) -> Schedule | None:
+    def _run_together(self, rows: JobRows, interval: IntArray) -> BoolArray:
+        """Intervals in which all rows can run side by side, shape (intervals,); shares of GPUs would
+        have to be packed.
+        """
+        if self._has_shares:
+            return np.zeros(len(self.length), bool)
+        uses = self.uses[:, np.searchsorted(self.c, rows.column)].tocoo()
+        where = uses.row.astype(np.int64) * len(self.length) + interval[uses.col]
+        held = np.bincount(where, uses.data, self.G.size).reshape(self.G.shape)
+        fits = np.asarray((held <= self.G * (1.0 + ROUNDING)).all(axis=0), bool)
+        twice = (np.diff(interval) == 0) & (np.diff(rows.job) == 0)
+        return fits & ~mask_of(interval[1:][twice], len(fits))
+
+    def _side_by_side(
+        self, key: IntArray, fraction: FloatArray, interval: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """When rows begin and end that run side by side: at the beginning of their interval, or at
+        its end where they run in the next interval and not in the one before.
+        """
+        step = key * (len(self.length) + 1) + interval
+        late = np.isin(step + 1, step) & ~np.isin(step - 1, step)
+        whole = fraction > 1.0 - ROUNDING
+        start, stop = self.edges[interval], self.edges[interval + 1]
+        seconds = fraction * self.length[interval]
+        begin = np.where(late & ~whole, stop - seconds, start)
+        return begin, np.where(late | whole, stop, start + seconds)
+
+    def _filled(self, rows: JobRows, interval: IntArray, timer: Timer) -> Schedule | None:
         """The schedule in which each job runs in each interval about as long as in the point.
 
         In each interval the jobs with the least time between arrival and deadline come first, among
@@ -696,16 +737,8 @@ class FluidProgram(DeadlineProgram):
                 done[job] += sum((end - begin) / at.duration for at, begin, end in found.pieces)
             return found is not None
 
-        for job, c, start, stop, part in zip(
-            rows.job[order].tolist(),
-            rows.column[order].tolist(),
-            begin[order].tolist(),
-            end[order].tolist(),
-            work[order].tolist(),
-            strict=True,
-        ):
-            if self.timer.is_over:
-                return None
+        parts = (part[order].tolist() for part in (rows.job, rows.column, begin, end, work))
+        for job, c, start, stop, part in timer.watching(zip(*parts, strict=True)):
             level = next(level for level in jobs[job].levels if level.column == c)
             run(job, [level], begin=start, end=stop, work=part, whole=False)
         short = [jobs[job] for job in pieces if done[job] < 1.0 - ROUNDING]
@@ -768,17 +801,19 @@ class FluidProgram(DeadlineProgram):
             jobs = self.jobs
         except OutOfTime:
             return None
-        return plan_levels(jobs, self._profile(), timer=self.timer.part(FOR_RULE))
+        timer = self.timer.part(FOR_RULE)
+        return plan_levels(jobs, self._profile(), timer=timer, only_all=len(jobs) > MOST_REPAIRED)
 
     @cached_property
     def witness(self) -> Schedule | None:
-        """The schedule of the plan by rule; None if it leaves out a job that must be done."""
-        plan = self.by_rule
-        if plan is None:
+        """The schedule of the plan by rule; None if it leaves out a job that must be done. Jobs
+        that would have no value are left out.
+        """
+        plan, jobs = self.by_rule, self.jobs
+        if plan is None or any(job.promised and n not in plan.runs for n, job in enumerate(jobs)):
             return None
-        if any(job.promised and n not in plan.runs for n, job in enumerate(self.jobs)):
-            return None
-        return plan.schedule(self.C)
+        runs = {n: run for n, run in plan.runs.items() if run.value > 0 or jobs[n].promised}
+        return replace(plan, runs=runs).schedule(self.C)
 
     @property
     def _note(self) -> str:
@@ -874,3 +909,13 @@ class FluidProgram(DeadlineProgram):
         if block == "work":
             return self._of_class(int(self.deadlines[0][number]))
         return f"{self.C.job_name(int(self._time[0][number]))} can run in only one place at a time"
+
+
+def _running_first(
+    length: FloatArray, runs: sp.csr_matrix, running: BoolArray
+) -> tuple[FloatArray, sp.csr_matrix]:
+    """Slices of an interval, the last one first where more of the running rows are in it."""
+    runs_on = runs @ running.astype(np.float64)
+    if len(length) > 1 and runs_on[-1] > runs_on[0]:
+        return length[::-1], sp.csr_matrix(runs[::-1])
+    return length, runs

@@ -553,15 +553,20 @@ class LevelPlan:
         return promised, value, not self.levelled, -cost
 
     @property
-    def is_ideal(self) -> bool:
-        """Whether every job that can meet its deadline does, as if it were alone."""
+    def loses_nothing(self) -> bool:
+        """Whether every job has the largest value that it could have alone."""
         runs = self.runs.get
         return all(
-            (run := runs(number)) is not None
-            and run.value == job.in_time[0].value
-            and _by(run.cost, job.in_time[0].cost)
+            (run := runs(number)) is not None and run.value == job.in_time[0].value
             for number, job in enumerate(self.jobs)
             if job.in_time
+        )
+
+    @property
+    def is_ideal(self) -> bool:
+        """Whether every job that can meet its deadline does, as if it were alone."""
+        return self.loses_nothing and all(
+            _by(run.cost, self.jobs[number].in_time[0].cost) for number, run in self.runs.items()
         )
 
     def add(self, number: int) -> None:
@@ -868,6 +873,7 @@ def plan_levels(
     mends: bool = True,
     last: Mapping[int, Run] = MappingProxyType({}),
     timer: Timer = UNLIMITED,
+    only_all: bool = False,
 ) -> LevelPlan:
     """The best of the plans in all orders, of those in which jobs that they left out come first,
     and of those that go on with the last plan; of those that there is time for, the last one as far
@@ -888,11 +894,19 @@ def plan_levels(
     last : mapping of int to Run
         What is left of the runs of a plan that was made before, by the number of the job.
     timer : Timer
+    only_all : bool
+        Whether a plan is of no use that leaves out jobs which must all be kept: where
+        `plan_of_all` finds none that keeps them, none is made.
     """
-    must = timer.seconds is not None and all(job.promised for job in jobs)
-    of_all = plan_of_all(jobs, profile, last=last, timer=timer.part(FOR_ALL)) if must else None
+    must = all(job.promised for job in jobs)
+    of_all = None
+    if must and (only_all or timer.seconds is not None):
+        orders = _orders_of(jobs) if only_all else len(ORDERS)
+        of_all = plan_of_all(jobs, profile, orders, last, timer.part(FOR_ALL))
+        if of_all is None and only_all:
+            return LevelPlan(jobs, profile.copy(), stopped=timer.is_over)
     plans: list[LevelPlan] = []
-    for plan in _plans(jobs, profile, mends, last, timer):
+    for plan in _plans(jobs, profile, mends, last, timer if of_all is None else timer.strict()):
         plans.append(plan)
         if plan.is_ideal or plan.stopped:
             break
@@ -900,6 +914,11 @@ def plan_levels(
     best = max([*plans, *known], key=lambda plan: plan.merit)
     best.stopped = plans[-1].stopped
     return best
+
+
+def _orders_of(jobs: Sequence[LevelJob]) -> int:
+    """How many orders are tried of so many jobs."""
+    return max(min(MOST_PLANNED // max(2 * len(jobs), 1), len(ORDERS)), 1)
 
 
 def _plans(
@@ -911,7 +930,8 @@ def _plans(
 ) -> Iterator[LevelPlan]:
     """The plans among which `plan_levels` chooses."""
     repairs = min(MOST_REPAIRS, MOST_REPAIRED // max(len(jobs), 1))
-    for order in ORDERS[: max(MOST_PLANNED // max(2 * len(jobs), 1), 1)]:
+    keeps_all = False
+    for order in ORDERS[: _orders_of(jobs)]:
         first: set[int] = set()
         for _ in range(1 + repairs):
             plan = _planned(LevelPlan(jobs, profile.copy(), first), order, timer)
@@ -924,11 +944,16 @@ def _plans(
             if late <= first:
                 break
             first = first | late
-        yield _planned(LevelPlan(jobs, profile.copy(), levelled=True), order, timer)
+        keeps_all = keeps_all or plan.loses_nothing
         if last:
             plan = LevelPlan(jobs, profile.copy())
             plan.go_on(last)
-            yield _planned(plan, order, timer)
+            plan = _planned(plan, order, timer)
+            yield plan
+            keeps_all = keeps_all or plan.loses_nothing
+        # Of plans that lose nothing one in which jobs run early is better (`LevelPlan.merit`).
+        if not keeps_all:
+            yield _planned(LevelPlan(jobs, profile.copy(), levelled=True), order, timer)
 
 
 def _planned(plan: LevelPlan, order: Callable[[LevelJob], float], timer: Timer) -> LevelPlan:

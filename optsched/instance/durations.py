@@ -93,6 +93,8 @@ class Timer(NamedTuple):
         Seconds that are reserved for that; see `keeping`.
     read : float or None
         Time of the clock when the instance had been read; see `after_reading`.
+    least : float
+        Seconds before which nothing is cut off, as `LEAST` says.
     """
 
     seconds: float | None
@@ -101,6 +103,7 @@ class Timer(NamedTuple):
     kept_per_job: float = 0.0
     kept: float = 0.0
     read: float | None = None
+    least: float = LEAST
 
     @classmethod
     def after(cls, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> Self:
@@ -142,6 +145,12 @@ class Timer(NamedTuple):
         """A timer for the first stages, which may take this share of the time of the call."""
         return self if self.seconds is None else self._replace(seconds=share * self.seconds)
 
+    def strict(self) -> Self:
+        """The same for stages without which there is an answer: they end with the limit, however
+        short it is.
+        """
+        return self._replace(read=None, least=0.0)
+
     @property
     def is_over(self) -> bool:
         """Whether the time is over even for cheap stages that are always needed; see
@@ -150,7 +159,7 @@ class Timer(NamedTuple):
         if self.seconds is None or self.left > 0:
             return False
         since = self.began if self.read is None else self.read
-        return self.clock() - since > max(LEAST, since - self.began)
+        return self.clock() - since > max(self.least, since - self.began)
 
     def check(self) -> None:
         """Raise `OutOfTime` if the time is over. Long stages call it between their passes."""

@@ -52,6 +52,7 @@ def jobs_without_nodes(
     rows = JobRows(schedule.job, alone, schedule.column, ones, C.rate_a[schedule.column], zeros)
     held, until = _held_beside(schedule)
     gpus = dict(_kept_now(schedule))
+    whole = None if len(held) else _WholeGpus.of(schedule, constraints)
     why: dict[int, str] = {}
     for time in np.unique(schedule.start).tolist():
         later = time + ROUNDING * max(abs(time), 1.0)
@@ -59,6 +60,10 @@ def jobs_without_nodes(
         gpus = {row: numbers for row, numbers in gpus.items() if schedule.end[row] > later}
         begins = np.flatnonzero(schedule.start == time)
         begins = begins[~np.isin(begins, list(gpus))]
+        placed_on = None if whole is None else whole.best_fit(begins, gpus)
+        if placed_on is not None:
+            gpus |= placed_on
+            continue
         running = np.array(list(gpus), np.int64)
         count = np.array([len(numbers) for numbers in gpus.values()], np.int64)
         numbers = np.concatenate([EMPTY, *gpus.values()])
@@ -72,6 +77,72 @@ def jobs_without_nodes(
         for row, words, _ in placed.refused:
             why.setdefault(int(schedule.job[row]), words)
     return why
+
+
+class _WholeGpus:
+    """The GPUs of nodes of a schedule in which only the number of free GPUs of a node matters: no
+    topology tells nodes apart, jobs need nothing else of them, and all open at once.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    usable : BoolArray, shape (nodes,)
+        Nodes that take work.
+    """
+
+    def __init__(self, schedule: Schedule, usable: BoolArray) -> None:
+        C = schedule.classes
+        numbering = C.instance.cluster.numbering
+        self._first = np.append(numbering.first, numbering.nodes).tolist()
+        self._start = numbering.start
+        self._usable = usable[numbering.node_of(np.arange(numbering.gpus))]
+        self._pool, self._gpus = (each[schedule.column].tolist() for each in (C.pool, C.gpus))
+        # A job that runs in the pool may go on where it is, as far as it can.
+        places = C.instance.jobs_table.places
+        runs_in = np.full(len(C.of_job), -1, np.int64)
+        runs_in[places.job] = places.pool
+        pool = C.pool[schedule.column]
+        self._plain = ((pool >= 0) & (runs_in[schedule.job] != pool)).tolist()
+
+    @classmethod
+    def of(cls, schedule: Schedule, constraints: Iterable[Mapping[str, Any]]) -> _WholeGpus | None:
+        """None for other schedules."""
+        C, cluster = schedule.classes, schedule.classes.instance.cluster
+        requests = Requests.of_columns(C, np.unique(schedule.column))
+        needs = requests.need.any() or requests.group_need.any() or list(constraints)
+        last = float(schedule.start.max(initial=C.instance.now))
+        if needs or cluster.topology is not None or not (requests.share == 1.0).all():
+            return None
+        if not cluster.usable_alike(C.instance.now, last):
+            return None
+        return cls(schedule, cluster.usable(last))
+
+    def best_fit(
+        self, begins: IntArray, held: Mapping[int, IntArray]
+    ) -> dict[int, IntArray] | None:
+        """GPUs of rows that begin, beside those that are held: each on the node with the fewest free
+        GPUs that are enough, large ones first, as of `place_beside`. None if that has to decide, as
+        a row finds no such node, or its job runs in the pool.
+        """
+        free = self._usable.copy()
+        for numbers in held.values():
+            free[numbers] = False
+        found = {}
+        for row in sorted(begins.tolist(), key=lambda row: -self._gpus[row]):
+            if not self._plain[row]:
+                return None
+            first, beyond = self._first[self._pool[row] : self._pool[row] + 2]
+            start = self._start[first : beyond + 1]
+            total = np.append(0, np.cumsum(free[start[0] : start[-1]]))
+            of_node = np.diff(total[start - start[0]])
+            enough = np.flatnonzero(of_node >= self._gpus[row])
+            if not len(enough):
+                return None
+            node = int(enough[of_node[enough].argmin()])
+            numbers = start[node] + np.flatnonzero(free[start[node] : start[node + 1]])
+            found[row] = numbers[: self._gpus[row]]
+            free[found[row]] = False
+        return found
 
 
 def _always_fits(C: Classes, schedule: Schedule, constraints: Iterable[Mapping[str, Any]]) -> bool:

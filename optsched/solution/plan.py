@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.arrays.values import cached_property
 from optsched.candidates import Classes, JobRows
+from optsched.instance.durations import Timer
 from optsched.program import Assumption, LinearProgram, TimelineProgram, Units
 from optsched.program.list_schedule import list_schedule
 from optsched.program.units import AS_IT_IS
@@ -98,16 +99,20 @@ class Relaxation:
     Attributes
     ----------
     realise : callable
-        (point, `Slices`) -> a schedule that does what the point says; None if none is known.
+        (point, `Slices`, `Timer`) -> a schedule that does what the point says; None if none is
+        known, or found in time.
     witness : callable
         A schedule that needs no solver, or None.
     note : callable
         What an answer says that is the witness; may be empty.
+    witness_first : bool
+        Whether it is looked for before the program is solved, which its value may make needless.
     """
 
-    realise: Callable[[FloatArray, Slices], Schedule | None]
+    realise: Callable[[FloatArray, Slices, Timer], Schedule | None]
     witness: Callable[[], Schedule | None]
     note: Callable[[], str] = field(default=lambda: "")
+    witness_first: bool = False
 
 
 @dataclass(frozen=True)

@@ -294,18 +294,37 @@ def _price_choices(arrays: LinearArrays, y: FloatArray) -> None:
     y[block] = sign * np.where(np.isfinite(best), best, 0.0)
 
 
+def _price_requirements(arrays: LinearArrays, y: FloatArray) -> None:
+    """Set the duals of rows that ask for something of columns that cost something, in place: what
+    the cheapest of its columns costs. A column of several such rows pays a part of its cost for
+    each.
+    """
+    rows = np.flatnonzero((arrays.row_lower > 0) & np.isinf(arrays.row_upper))
+    if arrays.maximise or not len(rows) or (arrays.cost < 0).any():
+        return
+    entries = arrays.by_rows[rows].tocoo()
+    useful = np.flatnonzero((entries.data > 0) & (arrays.upper[entries.col] > 0))
+    row, column, gain = (part[useful] for part in (entries.row, entries.col, entries.data))
+    shared = np.bincount(column, minlength=arrays.shape[1])[column]
+    least = np.full(len(rows), np.inf)
+    np.minimum.at(least, row, arrays.cost[column] / (shared * gain))
+    y[rows] = np.where(np.isfinite(least), least, 0.0)
+
+
 def duals_without_solver(arrays: LinearForm, program: AllocationProgram | None) -> FloatArray:
     """Duals that need no solver: all prices of resources are 0.
 
     For an allocation, the dual of the time of each class is the gain of its best column, so the
     bound is the value if every job were alone. For a ratio it is that of the best column. For a
     plan the dual of each row ``take``, a choice among options, is the worth of the best one: this
-    proves the optimum where no job is left out.
+    proves the optimum where no job is left out. That of each row which asks for work is the cost of
+    its cheapest column: this proves the optimum where every job runs there.
     """
     y = np.zeros(arrays.shape[0])
     if program is None:
         # Without classes a form is the arrays of a program.
         _price_choices(cast("LinearArrays", arrays), y)
+        _price_requirements(cast("LinearArrays", arrays), y)
         return y
     blocks_of = {rows.name: y[rows.slice] for rows in arrays.rows}
     if not program.utility.homogenised:

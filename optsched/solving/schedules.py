@@ -6,12 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.arrays.values import replace
+from optsched.arrays.values import cached_property, replace
 from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.lazy import convenience
 from optsched.program import LinearArrays, TimelineProgram
@@ -30,6 +31,7 @@ from optsched.solution import (
 )
 from optsched.solution.certificate import (
     OPTIMALITY,
+    certify_point,
     dual_bound,
     dual_residual,
     is_closed,
@@ -420,6 +422,7 @@ BY_RULE = (
     "the schedule is a plan by rule: no schedule of an optimum of the program is known; "
     "the program is a relaxation of jobs on several GPUs and bounds every schedule"
 )
+IDEAL = "the schedule is a plan by rule, and none is better"
 LATE = "the time limit was over before the program was solved"
 UNDECIDED = (
     "undecided: the program, a relaxation of jobs on several GPUs, keeps all deadlines, "
@@ -427,60 +430,103 @@ UNDECIDED = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class _KnownSchedule:
+    """A schedule of a relaxation, its point, and what the check of its point finds."""
+
+    plan: LinearPlan
+    schedule: Schedule
+
+    @cached_property
+    def x(self) -> FloatArray:
+        return self.plan.complete(self.schedule)
+
+    @cached_property
+    def value(self) -> float:
+        return self.plan.program.arrays.objective(self.x)
+
+    @cached_property
+    def noise(self) -> float:
+        """Differences of the objective below this are rounding."""
+        return noise_at(self.plan.program.arrays, self.x)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """Without a bound."""
+        return certify_point(self.plan.program.arrays, self.x, self.value, "none")
+
+
 def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) -> SolvedProgram:
     """The better schedule of two, one made of an optimum and one by rule, with the bound of the
     program.
 
     The program is a relaxation: if it is infeasible, there is no schedule; a point of it need not
-    have one.
+    have one. No solver is needed where a bound without one proves that the schedule by rule is
+    optimal.
     """
-    if engine.timer.is_over:
+    arrays = engine.build(lambda: plan.program.arrays)
+    witness_first = relaxation.witness_first or arrays.is_integer
+    witness = engine.build(relaxation.witness) if witness_first else None
+    known = None if witness is None else _KnownSchedule(plan, witness)
+    if known is not None:
+        outcome = _without_solver(engine, plan, known.x)
+        if outcome is not None:
+            return SolvedProgram(plan, outcome, known.schedule, notes=(IDEAL,))
+    if engine.timer.is_over if known is None else engine.time_left <= 0:
         engine.use(ClosedForm, LATE)
-        stopped = Values(Termination.TIME_LIMIT, words=LATE)
-        return _best_schedule(engine, plan, relaxation, nothing_found(engine, stopped))
-    arrays, point = plan.program.arrays, None
-    if arrays.is_integer:  # other runs gain nothing from a point to start from
-        witness = engine.build(relaxation.witness)
-        point = None if witness is None else plan.complete(witness)
+        stopped = nothing_found(engine, Values(Termination.TIME_LIMIT, words=LATE))
+        late = _with_bound(stopped, arrays, duals_without_solver(arrays, None))
+        return _best_schedule(engine, plan, relaxation, late, known)
     engine.vertex = True
     sifted = _by_sifting(engine, plan)
     if sifted is not None and sifted.termination is Termination.INFEASIBLE:
         return _merged(engine, plan, solve_plan(engine, engine.build(plan.to_refute)))
     if sifted is None:
-        outcome = engine.solve_linear(arrays, None, point)
+        # Other runs gain nothing from a point to start from.
+        start = known.x if known is not None and arrays.is_integer else None
+        outcome = engine.solve_linear(arrays, None, start)
     elif sifted.x is None:
         outcome = _with_bound(nothing_found(engine, sifted), arrays, sifted.y)
     else:
         outcome = certified_linear(engine, arrays, sifted, sifted.y)
     if outcome.status is Status.INFEASIBLE:
         return _without_schedule_of(plan, outcome)
-    return _best_schedule(engine, plan, relaxation, outcome)
+    return _best_schedule(engine, plan, relaxation, outcome, known)
 
 
 def _best_schedule(
-    engine: Engine, plan: LinearPlan, relaxation: Relaxation, outcome: Outcome
+    engine: Engine,
+    plan: LinearPlan,
+    relaxation: Relaxation,
+    outcome: Outcome,
+    known: _KnownSchedule | None,
 ) -> SolvedProgram:
-    """The better of the schedules of a point and of the witness; of no point, the witness."""
-    x = outcome.x
-    slices = partial(convenience("LinearPlan.slices"), engine, plan.classes)
+    """The better of the schedules of a point and of the witness; of no point, the witness.
+
+    Where the witness is known, the search for the other one ends with the time limit.
+    """
+    x, arrays = outcome.x, plan.program.arrays
     best: SolvedProgram | None = None
-    ways: list[tuple[str, Callable[[], Schedule | None]]] = [(BY_RULE, relaxation.witness)]
-    if x is not None:
-        ways.insert(0, (REALISED, partial(relaxation.realise, x, slices)))
-    for way, make in ways:
-        schedule = make()
-        if schedule is None:
-            continue
-        found = _of_schedule(engine, plan, outcome, schedule)
-        optimal = found.status is Status.OPTIMAL
-        note = FILLED if way == REALISED and not optimal else way
+    # A solver that was stopped may return what it started from.
+    if x is not None and (known is None or not np.array_equal(x, known.x)):
+        slices = partial(convenience("LinearPlan.slices"), engine, plan.classes)
+        timer = engine.timer if known is None else engine.timer.strict()
+        schedule = relaxation.realise(x, slices, timer)
+        if schedule is not None:
+            found = _of_schedule(engine, outcome, _KnownSchedule(plan, schedule))
+            note = REALISED if found.status is Status.OPTIMAL else FILLED
+            if found.certificate.ok:
+                best = SolvedProgram(plan, found, schedule, notes=(note,))
+    if known is None and (best is None or best.outcome.status is not Status.OPTIMAL):
+        schedule = relaxation.witness()
+        known = None if schedule is None else _KnownSchedule(plan, schedule)
+    if known is not None and (best is None or best.outcome.status is not Status.OPTIMAL):
+        found, said = _of_schedule(engine, outcome, known), relaxation.note()
+        notes = (BY_RULE, said) if said else (BY_RULE,)
         if found.certificate.ok and (
-            best is None or is_better(found, best.outcome, plan.program.arrays.maximise)
+            best is None or is_better(found, best.outcome, arrays.maximise)
         ):
-            said = relaxation.note() if way == BY_RULE else ""
-            best = SolvedProgram(plan, found, schedule, notes=(note, said) if said else (note,))
-        if optimal:
-            break
+            best = SolvedProgram(plan, found, known.schedule, notes=notes)
     if best is not None:
         return best
     if x is None:
@@ -536,26 +582,28 @@ def _merged(engine: Engine, plan: LinearPlan, found: SolvedProgram) -> SolvedPro
     """
     if found.schedule is None or found.outcome.status is Status.INFEASIBLE:
         return found._replace(program=plan)
-    outcome = _of_schedule(engine, plan, found.outcome.without_bound(), found.schedule)
+    known = _KnownSchedule(plan, found.schedule)
+    outcome = _of_schedule(engine, found.outcome.without_bound(), known)
     return found._replace(program=plan, outcome=outcome)
 
 
-def _of_schedule(engine: Engine, plan: LinearPlan, outcome: Outcome, schedule: Schedule) -> Outcome:
+def _of_schedule(engine: Engine, outcome: Outcome, known: _KnownSchedule) -> Outcome:
     """The outcome of a relaxation with a schedule in place of its point."""
-    arrays, point = plan.program.arrays, plan.complete(schedule)
-    value, noise = arrays.objective(point), noise_at(arrays, point)
+    began = engine.timer.clock()
+    arrays, value, noise = known.plan.program.arrays, known.value, known.noise
     if outcome.bound is not None and contradicts(outcome.bound, value, arrays.maximise, noise):
         outcome = outcome.without_bound()
     bound = outcome.bound
     proof = "none" if bound is None else outcome.certificate.proof
-    certificate = plan.certify(schedule, value, proof)
+    certificate = replace(known.certificate, proof=proof)
     if bound is not None:
         certificate = _of_duals(certificate, outcome)
     allowed = max(OPTIMALITY, engine.limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
     closed = bound is not None and is_closed(value, bound, allowed, noise)
     status = Status.OPTIMAL if closed and certificate.ok else Status.FEASIBLE
+    engine.spend("certify", engine.timer.clock() - began)
     return replace(
-        outcome, x=point, value=value, certificate=certificate, status=status, noise=noise
+        outcome, x=known.x, value=value, certificate=certificate, status=status, noise=noise
     )
 
 

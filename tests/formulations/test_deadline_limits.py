@@ -6,6 +6,7 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from plan_instances import leases, made, verified
 
@@ -20,9 +21,11 @@ from formulations.level_planner import LevelJob, LevelPlan, Profile, level_jobs,
 from optsched.candidates import Classes
 from optsched.decomposition import by_parts
 from optsched.errors import UsageError
-from optsched.instance import Instance
+from optsched.instance import Instance, with_columns
 from optsched.instance.durations import Timer
+from optsched.placement import realisation
 from optsched.solution import plan
+from optsched.solving import Engine
 
 
 def elastic_jobs(jobs: int, deadline: float = 100.0, gpus: int = 20, **more: Any) -> Instance:
@@ -117,11 +120,14 @@ def test_without_time_for_the_fluid_program_the_plan_by_rule_is_the_answer(
     monkeypatch.setattr(deadline_fluid, "plan_levels", slow_rule)
     monkeypatch.setattr(deadline_fluid, "MOST_BOUNDING", columns)
     limit = Timer.after(5.0, clock=lambda: now[0])
-    instance = elastic_jobs(5, deadline=8.0 if admission else 100.0)
+    # Of ten GPUs the jobs get too few to be in time, or to be so with the least GPU time.
+    gpus, deadline = (3, 8.0) if admission else (4, 20.0)
+    instance = elastic_jobs(5, deadline, gpus)
     options = {"admission": admission}
     stopped = optsched.solve(instance, "deadline-fluid", time_limit=limit, options=options)
-    assert verified(stopped).objective == (2.0 if admission else 60.0)
+    assert verified(stopped).objective == (4.0 if admission else pytest.approx(63.333333))
     assert (stopped.status, stopped.termination) == ("feasible", "time_limit")
+    assert stopped.bound == (2.0 if admission else 60.0)
 
 
 def test_a_large_fluid_program_is_given_up_where_building_takes_most_of_the_time(
@@ -146,6 +152,46 @@ def test_a_large_fluid_program_is_given_up_where_building_takes_most_of_the_time
     solution = optsched.solve(elastic_jobs(5), "deadline-fluid", time_limit=limit, admission=True)
     assert verified(solution).objective == 0.0
     assert built[0] == 2
+
+
+@pytest.mark.parametrize("admission", [True, False])
+def test_no_solver_runs_where_no_fluid_plan_is_better_than_that_of_the_rule(
+    admission: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All jobs are kept, at the level with the least GPU time; sums without a solver prove that."""
+    monkeypatch.setattr(Engine, "run", None)
+    solution = optsched.solve(elastic_jobs(5), "deadline-fluid", options={"admission": admission})
+    assert (verified(solution).status, solution.bound_source) == ("optimal", "dual")
+    assert solution.objective == (0.0 if admission else 60.0)
+
+
+def test_a_schedule_of_an_optimum_that_takes_too_long_makes_way_for_the_plan_by_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While its first interval is cut into slices the limit passes; no other interval is."""
+    now, cut = [0.0], []
+
+    def slow_slices(*_: Any) -> None:
+        now[0] = 10.0
+        cut.append(1)
+        return real(*_)
+
+    real = realisation.slices_of
+    monkeypatch.setattr(realisation, "slices_of", slow_slices)
+    instance = elastic_jobs(5, deadline=18.0, gpus=4)
+    instance = with_columns(instance, deadline=instance.jobs_table.deadline + 0.5 * np.arange(5))
+    # As if the jobs of no interval could run side by side.
+    nowhere = np.zeros(5, bool)
+    monkeypatch.setattr(FluidProgram, "_run_together", lambda *_: nowhere)
+    best = optsched.solve(instance, "deadline-fluid")
+    assert len(cut) > 1
+    cut.clear()
+    now[0] = 0.0
+    limit = Timer.after(5.0, clock=lambda: now[0])
+    stopped = verified(optsched.solve(instance, "deadline-fluid", time_limit=limit))
+    assert len(cut) == 1
+    assert stopped.status == "feasible" and "plan by rule" in stopped.notes[0]
+    assert stopped.objective > best.objective == pytest.approx(stopped.bound)
 
 
 def test_where_the_rule_has_no_time_either_the_fluid_program_is_not_built() -> None:
@@ -398,9 +444,9 @@ def test_an_infeasible_program_that_is_sifted_is_planned_by_rule_once(
 
 
 def test_within_a_limit_that_leaves_no_optimum_the_plan_by_rule_is_the_answer() -> None:
-    """Ten jobs of two pools, whose program takes more than one pivot."""
-    instance = elastic_jobs(10, gpus=12)
-    assert solve(instance, "deadline-fluid", early=0.5).status == "optimal"
+    """Its program takes more than one pivot."""
+    instance = elastic_jobs(5, deadline=20.0, gpus=4)
+    assert verified(optsched.solve(instance, "deadline-fluid")).status == "optimal"
     stopped = optsched.solve(instance, "deadline-fluid", work_limit=1)
     assert (verified(stopped).status, stopped.termination) == ("feasible", "work_limit")
 

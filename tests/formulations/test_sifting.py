@@ -20,7 +20,7 @@ from optsched.program import LinearArrays
 from optsched.solution import Solution, Termination, Values
 from optsched.solution.plan import LinearPlan, Sifting
 from optsched.solvers import Session
-from optsched.solving import Engine, sifting
+from optsched.solving import Engine, schedules, sifting
 
 pytestmark = pytest.mark.unit
 
@@ -29,7 +29,10 @@ Run = Callable[[Engine, Session], Values]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small programs are sifted, from a relaxation of few intervals and with too few columns at first."""
+    """Small programs are sifted, from a relaxation of few intervals and with too few columns at first;
+    no bound without a solver makes that needless.
+    """
+    monkeypatch.setattr(schedules, "_without_solver", lambda *_: None)
     monkeypatch.setattr(deadline_fluid, "SIFTED_FROM", 1)
     monkeypatch.setattr(deadline_fluid, "MOST_BOUNDING", 40)
     monkeypatch.setattr(deadline_fluid, "WORK_AT_FIRST", 0.3)

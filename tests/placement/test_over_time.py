@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 import optsched
 from optsched import admit
-from optsched.placement import jobs_without_nodes
+
+# A private name: the way without a problem of placement, to compare it with the other
+from optsched.placement import jobs_without_nodes, over_time
 
 Document = dict[str, Any]
 
@@ -111,3 +114,32 @@ def test_a_running_job_with_options_may_be_any_row(formulation: str) -> None:
     solution = optsched.solve(cluster(jobs, NODES[:1]), formulation)
     assert solution.schedule is not None
     assert jobs_without_nodes(solution.schedule) == {}
+
+
+@pytest.mark.property
+def test_counts_of_free_gpus_place_as_best_fit_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only free GPUs of nodes count, nodes are found without a problem of placement."""
+    random, calls, found = np.random.default_rng(3), [], 0
+
+    def counted(*given: Any) -> Any:
+        calls.append(1)
+        return real(*given)
+
+    real = over_time.place_beside
+    for _ in range(20):
+        jobs = [
+            job(f"j{n}", int(gpus), 10.0 * rounds)
+            for n, (gpus, rounds) in enumerate(random.integers(1, 4, (9, 2)).tolist())
+        ]
+        nodes = [{"name": f"n{n}"} for n in range(4)]
+        given = cluster(jobs, nodes)
+        solution = optsched.solve(given, "deadline-elastic", admission=True, program=False)
+        with monkeypatch.context() as patch:
+            patch.setattr(over_time._WholeGpus, "of", lambda *_: None)
+            expected = jobs_without_nodes(solution.schedule)
+        with monkeypatch.context() as patch:
+            patch.setattr(over_time, "place_beside", counted)
+            assert jobs_without_nodes(solution.schedule) == expected
+        found += not calls
+        calls.clear()
+    assert 0 < found < 20
