@@ -353,6 +353,25 @@ def test_a_rule_that_the_clock_stops_claims_nothing_of_jobs_that_must_all_be_kep
     assert (stopped.status, stopped.termination, stopped.conflicts) == ("limit", "time_limit", ())
 
 
+def test_once_the_time_is_over_no_room_is_sought_for_jobs_that_the_rule_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes as long as the rule itself: fifty thousand jobs took three times the limit."""
+    monkeypatch.setattr(Profile, "cheapest", None)
+    made_levels: list[int] = []
+    late = Timer.after(1.0, clock=lambda: 100.0 if made_levels else 0.0)
+    real = deadline_elastic.level_jobs
+
+    def slow_levels(*given: Any) -> list[LevelJob]:
+        jobs = real(*given)
+        made_levels.append(len(jobs))
+        return jobs
+
+    monkeypatch.setattr(deadline_elastic, "level_jobs", slow_levels)
+    stopped = optsched.solve(elastic_jobs(5), "deadline-elastic", time_limit=late)
+    assert (stopped.status, stopped.termination) == ("limit", "time_limit")
+
+
 def test_a_rule_that_takes_its_part_of_the_time_leaves_the_rest_to_the_proof_that_there_is_no_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
