@@ -1202,14 +1202,15 @@ class ElasticProgram(DeadlineProgram):
     # --- words ------------------------------------------------------------------------------------
 
     def _refuse_impossible(self) -> None:
-        if self.witness.stopped:  # there is no time to look for room for each job that it left out
+        if self.witness.stopped:
+            # There is no time to look for room for each job that the rule left out.
             stuck = self.must & ~mask_of(self.j, len(self.C))
-            return self._refuse_stuck(np.flatnonzero(stuck))
-        stuck = self.must & ~mask_of(self.z, len(self.C))
-        for job in self.jobs:
-            j = self.C.of_job[job.job]
-            stuck[j] = stuck[j] and not self.profile.cheapest(job)
-        return self._refuse_stuck(np.flatnonzero(stuck))
+        else:
+            stuck = self.must & ~mask_of(self.z, len(self.C))
+            for job in self.jobs:
+                j = self.C.of_job[job.job]
+                stuck[j] = stuck[j] and not self.profile.cheapest(job)
+        self._refuse_stuck(np.flatnonzero(stuck))
 
     @property
     def _assumption(self) -> Assumption | None:
