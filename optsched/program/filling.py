@@ -298,12 +298,16 @@ class Filling:
         clock: float,
         y: FloatArray,
         bound: float | None,
+        reached: float = 1.0,
     ) -> BoolArray:
         """Advance the clock within a segment, and freeze the classes that duals hold there.
 
         ``arrays`` is the program of the segment, ``bound`` the bound on the rise that the duals
-        prove. Duals of the wrong sign count as 0. A class can rise by at most the gap over its part
-        of the duals; it is frozen if that part is large enough to exclude a rise.
+        prove. All levels that the clock gives are lowered by the factor ``reached``, so that there
+        is a point with them: what is missing by rounding would otherwise be taken from those who
+        still rise, where it is not small. Duals of the wrong sign count as 0. A class can rise by
+        at most the gap over its part of the duals; it is frozen if that part is large enough to
+        exclude a rise.
 
         Returns
         -------
@@ -326,7 +330,7 @@ class Filling:
         doubt = min(gap / SURE, most / 10.0, self._off(gap) * most)
         clear = max(HELD * most, doubt)
         held = (pull > clear) & (pull.sum() > HOLDING)
-        self.level, self.clock = np.where(before, self.level, level), clock
+        self.level, self.clock = np.where(before, self.level, level) * reached, clock
         self.frozen |= held
         if held.any():
             # The row of a class that waits at level 0 demands nothing, so its dual proves nothing.

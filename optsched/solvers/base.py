@@ -124,8 +124,10 @@ class Limits:
 class FillingSession(Protocol):
     """The stages of one water filling, one after the other."""
 
-    def stage(self, path: Path, limits: Limits) -> tuple[int, Values]:
-        """The segment of a path in which the rise ends, and values of its linear program."""
+    def stage(self, path: Path, limits: Limits) -> tuple[int, Values, float]:
+        """The segment of a path in which the rise ends, values of its linear program, and the part
+        of all levels that the point has.
+        """
 
     def last(self, program: AllocationProgram, limits: Limits) -> Values:
         """Values of the last program (`Filling.final`)."""

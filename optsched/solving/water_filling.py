@@ -45,6 +45,10 @@ CLOSES = "closes"
 fixed at 0, 4 if they are in the last program too. Stages of older files have no mark and close
 nothing.
 """
+MET = "met"
+"""Part of all levels that the point of a stage has, to which they are lowered; not kept if it has
+them all.
+"""
 MARKS = (1.0, 2.0, 3.0, 4.0)
 """Values of `CLOSES`."""
 UNPROVED = "the duals of a stage of filling prove another level than its point has"
@@ -106,7 +110,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
         # A stage changes the filling, also one that fails, by its slack.
         before = filling.final()
         path = filling.path()
-        number, values, arrays = runs.farthest(filling, path)
+        number, values, arrays, met = runs.farthest(filling, path)
         if values.x is None or values.termination is not Termination.OPTIMAL:
             return _stopped(engine, program, before, values, runs.reached, stages)
         y = _duals(engine, values, arrays)
@@ -114,7 +118,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
         # The unit of the rise d is `high`. A solver may leave the segment by its tolerance.
         clock = low + min(max(float(values.x[program.classes.columns]), 0.0) * high, high - low)
         bound = dual_bound(arrays, y)
-        frozen = filling.freeze(path, number, arrays, clock, y, bound)
+        frozen = filling.freeze(path, number, arrays, clock, y, bound, met)
         rise = (clock - low) / high
         if not frozen.any() or bound is None or abs(rise - bound) > WRONG_LEVEL:
             raise SolverCrashed(
@@ -136,7 +140,8 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
                     "segment": np.array([float(number)]),
                     "slack": np.array([filling.loose]),
                     CLOSES: np.array([4.0 if filling.empties_last else 1.0 + filling.has_floors]),
-                },
+                }
+                | ({MET: np.array([met])} if met < 1.0 else {}),
             )
         )
         runs.reached = values
@@ -204,8 +209,9 @@ class _Runs(ABC):
         self.reached: Values | None = None
 
     @abstractmethod
-    def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays]:
-        """The segment in which the rise ends, its optimum and its program."""
+    def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays, float]:
+        """The segment in which the rise ends, its optimum and its program, and the part of all
+        levels that the optimum has."""
 
     @abstractmethod
     def last(self, filling: Filling) -> Values:
@@ -219,13 +225,13 @@ class _PricedRuns(_Runs):
         super().__init__(engine, program)
         self.session = solver().open_filling(program, engine.limits)
 
-    def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays]:
+    def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays, float]:
         # Levels are exact to rounding. A slack of many classes would let others rise by more than
         # that.
         filling.loose, filling.empties, filling.empties_last = 0.0, True, True
-        number, values = self.session.stage(path, self.engine.limits_left())
+        number, values, met = self.session.stage(path, self.engine.limits_left())
         arrays = self.engine.build(lambda: filling.segment(path, number))
-        return number, self.engine.record(values), arrays
+        return number, self.engine.record(values), arrays, met
 
     def last(self, filling: Filling) -> Values:
         filling.loose = LOOSE
@@ -240,7 +246,7 @@ class _LinearRuns(_Runs):
         self.solver = solver
         self.session: Session | None = None
 
-    def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays]:
+    def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays, float]:
         if self.session is None:
             first = self.engine.build(lambda: filling.segment(path, 0))
             prefer = VERTEX if first.shape[0] > LARGE_LP else None
@@ -252,7 +258,7 @@ class _LinearRuns(_Runs):
         while True:
             values = self._run(partial(filling.segment, path, number))
             if values.termination in (*STOPPED, Termination.IMPRECISE):
-                return number, values, self.session.arrays
+                return number, values, self.session.arrays, 1.0
             start, end = path.segment(number)
             rise = -np.inf
             if values.x is not None and values.termination not in NO_OPTIMUM:
@@ -272,7 +278,7 @@ class _LinearRuns(_Runs):
             elif number + 1 < high and rise * end >= (end - start) * (1.0 - REACHED):
                 low = number + 1
             else:
-                return number, values, self.session.arrays
+                return number, values, self.session.arrays, 1.0
             # Steps double until a segment is beyond the rise; then the interval is halved.
             if high == len(path.breaks):
                 step = min(2 * step, high - low)
@@ -379,7 +385,9 @@ def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
     stated, filling.loose = float(stage.kept["segment"][0]), float(stage.kept["slack"][0])
     number = int(stated)
     known = number == stated and 0 <= number < len(path.breaks)
-    if not 0.0 <= filling.loose <= LOOSEST or filling.done or not known:
+    met = float(stage.kept[MET][0]) if MET in stage.kept else 1.0
+    exact = 0.0 <= filling.loose <= LOOSEST and 1.0 - LOOSEST <= met <= 1.0
+    if not exact or filling.done or not known:
         raise ValueError("nobody rises there")
     arrays = filling.segment(path, number)
     duals = stage.duals or {}
@@ -391,6 +399,6 @@ def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
     if row_sign_error(arrays, y) > WRONG_SIGN:
         raise ValueError("some of its duals have a sign that their rows cannot have")
     bound = dual_bound(arrays, y)
-    filling.freeze(path, number, arrays, stage.value, y, bound)
+    filling.freeze(path, number, arrays, stage.value, y, bound, met)
     low, high = path.segment(number)
     return None if bound is None else low + bound * high, high

@@ -14,7 +14,15 @@ from optsched.solution.document import SolutionDocument, StageDocument
 from optsched.solution.stage import Stage
 from optsched.solving.engine import Engine
 from optsched.solving.stages import RELAXING, solve_staged
-from optsched.solving.water_filling import CLOSES, FILLING, MARKS, WRONG_SIGN, filling_of, replayed
+from optsched.solving.water_filling import (
+    CLOSES,
+    FILLING,
+    MARKS,
+    MET,
+    WRONG_SIGN,
+    filling_of,
+    replayed,
+)
 from optsched.verify.findings import Findings
 
 ROUNDING = 1e-12
@@ -131,7 +139,7 @@ def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Fi
     before = len(findings)
     findings.same(f"{path}.name", stage.name, FILLING)
     findings.same(f"{path}.words", stage.words, [])
-    kept = [CLOSES] * filling.closes + ["segment", "slack"]
+    kept = [CLOSES] * filling.closes + [MET] * (MET in stage.kept) + ["segment", "slack"]
     findings.same(f"{path}.kept", sorted(stage.kept), kept, "what a stage of filling keeps")
     if len(findings) > before or any(len(numbers) != 1 for numbers in stage.kept.values()):
         findings.add(f"{path}.kept", f"expected one number for each of {', '.join(kept)}")

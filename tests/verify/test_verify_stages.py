@@ -14,3 +14,12 @@ def test_the_rules_of_a_filling_are_known_ones() -> None:
     verification = optsched.verify("@quickstart", document)
     named = [item.field for item in verification.findings]
     assert named[0] == "stages[0].kept.closes"
+
+
+def test_a_stage_lowers_levels_by_rounding_only() -> None:
+    document = optsched.solve("@quickstart", "water-filling", solver="prices").to_document()
+    document["stages"][0]["kept"]["met"] = [1.0 - 1e-12]
+    assert optsched.verify("@quickstart", document).ok
+    document["stages"][0]["kept"]["met"] = [0.99]
+    verification = optsched.verify("@quickstart", document)
+    assert next(item.field for item in verification.findings) == "stages[0]"

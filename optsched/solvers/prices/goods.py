@@ -57,7 +57,14 @@ class Goods:
         """
         if self.market.good is not None:
             return self.market.held(self.weight @ time if by_place is None else by_place)
-        return np.asarray(self.market.usage @ self.columns(self.weight[:, np.newaxis] * time))
+        usage = self.market.usage
+        held = usage.data * self.columns(self.weight[:, np.newaxis] * time)[usage.indices]
+        # A sum of numpy is by pairs, so that its error does not grow with the number of classes:
+        # prices may be 10,000 times what they decide about.
+        ends = usage.indptr[1:]
+        return np.array(
+            [held[begin:end].sum() for begin, end in zip(usage.indptr, ends, strict=False)]
+        )
 
     def columns(self, parts: FloatArray) -> FloatArray:
         """Numbers of classes and places as numbers of the program's columns, shape (N,)."""

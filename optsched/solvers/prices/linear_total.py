@@ -55,6 +55,8 @@ SLOW = 0.5
 """Part of the gap that is left by a small program that decides about too few classes."""
 LEAST = 0.1
 """Worth of a resource over that of the mean one, that this is a part of at least."""
+ALONG = (0.1, 1e4)
+"""Parts of the way along the ray at which classes are asked, to find those that must be free."""
 LEFT = 1e-3
 """Part of a capacity that is left for a sample, at least."""
 LACKING = 1e-10
@@ -169,6 +171,7 @@ class LinearTotalSearch(CuttingPlanes):
         self.rent, self.margin, self.of_floor = np.zeros((3, classes))
         self.now = Choice.idle(classes)
         self.floors: FloorChoice | None = None
+        self.ray = np.zeros_like(self.capacity)
         self.base = np.zeros(worth.shape)
         demand = np.zeros_like(self.capacity)
         if asks is not None and base is not None and asks.any():
@@ -180,7 +183,7 @@ class LinearTotalSearch(CuttingPlanes):
         everybody = np.arange(classes)
         self.best = SearchPoint(self.now, everybody, self.base, demand, self.value)
 
-    def run(self, starts: Sequence[FloatArray] = ()) -> None:
+    def run(self, starts: Sequence[FloatArray] = (), ray: FloatArray | None = None) -> None:
         """Cutting planes, then small programs, until the gap is closed; of many classes
         first those of a sample.
 
@@ -188,14 +191,20 @@ class LinearTotalSearch(CuttingPlanes):
         ----------
         starts : sequence of FloatArray, shape (R,) each
             Prices to ask at first.
+        ray : FloatArray, shape (R,), optional
+            Prices that cost nothing, as floors use up all that they charge for: any multiple may be
+            added to other prices. They are so high that floors hold nearly everybody.
         """
         goods = len(self.capacity)
+        if ray is not None:
+            self.ray = ray
         # Where everybody fits, prices are 0.
         for prices in (np.zeros(goods), *starts):
             self.ask(prices)
             if (self.bound <= 0 and self.floors is None) or self.ended:
                 return
-        if worth_sampling(self.goods.market):
+        # A sample has another ray, and misses the few classes that change far along it.
+        if worth_sampling(self.goods.market) and not self.ray.any():
             if self._ask_sample(starts):
                 self._exact(AT_ONCE, GUESS)
             if self.ended:
@@ -253,10 +262,33 @@ class LinearTotalSearch(CuttingPlanes):
                     self._cut()
 
     def _propose(self, prices: FloatArray) -> bool:
-        return self.ask(prices)
+        """Ask at prices that are worth at least as much as the ray: how far they are along it matters
+        little, and would hide how they differ otherwise.
+        """
+        return self.ask(prices + max(1.0 - self._along(prices), 0.0) * self.ray)
+
+    def _along(self, prices: FloatArray) -> float:
+        """How many times as much as the ray prices are worth; 1 without a ray."""
+        worth = float(self.ray @ self.capacity)
+        return float(prices @ self.capacity) / worth if worth > 0 else 1.0
 
     def ask(self, prices: FloatArray) -> bool:
         """Compute and propose the choices at these prices; returns whether the bound is lower."""
+        self._choose(prices)
+        time = self.now.time(self.worth.shape[1])
+        demand, value = self.goods.used(time), self.worth_of(time)
+        bound = float(prices @ self.capacity) + float(self.weight @ (self.rent - self.of_floor))
+        few = self.floors is not None and len(self.worth) <= REMEMBERED
+        choice = self.now.condensed() if few else None
+        self.master.add(ChoosingResponse(prices, value, demand, 0.0, bound, choice=choice))
+        self._take(self._assignment(self.now, demand, value))
+        if not bound < self.bound:
+            return False
+        self.bound, self.prices = bound, prices
+        return True
+
+    def _choose(self, prices: FloatArray) -> None:
+        """Compute the choices of all classes at these prices."""
         q = self.goods.costs(prices).T
         classes = len(self.worth)
         best, second = np.zeros(classes), np.full(classes, -np.inf)
@@ -273,17 +305,6 @@ class LinearTotalSearch(CuttingPlanes):
         self.now = Choice(place, np.full(classes, -1, np.int64), np.ones(classes))
         if self.floors is not None:
             self._keep_floors(self.floors, prices)
-        time = self.now.time(self.worth.shape[1])
-        demand, value = self.goods.used(time), self.worth_of(time)
-        bound = float(prices @ self.capacity) + float(self.weight @ (self.rent - self.of_floor))
-        few = self.floors is not None and len(self.worth) <= REMEMBERED
-        choice = self.now.condensed() if few else None
-        self.master.add(ChoosingResponse(prices, value, demand, 0.0, bound, choice=choice))
-        self._take(self._assignment(self.now, demand, value))
-        if not bound < self.bound:
-            return False
-        self.bound, self.prices = bound, prices
-        return True
 
     def _keep_floors(self, floors: FloorChoice, prices: FloatArray) -> None:
         """A class whose choice is below its floor takes the mixture that is exactly at it."""
@@ -311,7 +332,7 @@ class LinearTotalSearch(CuttingPlanes):
                 self.base
             )  # all others may lack rounding of their floors, which is worth something
         part, room, value = self._within(self.best)
-        if self.master.value > value:
+        if self._value_mixed() > value:
             time = np.zeros(self.worth.shape)
             # Proposals since the last mixture have no part in it.
             parts = zip(self.master.part.tolist(), self.master.proposals, strict=False)
@@ -331,8 +352,16 @@ class LinearTotalSearch(CuttingPlanes):
         return choice.time(self.worth.shape[1])
 
     def _mix(self) -> FloatArray:
-        super()._mix()
+        self.master.solve()
+        self.value = max(self.value, self._value_mixed())
         return self.master.duals
+
+    def _value_mixed(self) -> float:
+        """Value of the mixture. Parts that are less than 1 in all by tolerances are below floors
+        by as much, which counts as what these cost.
+        """
+        lacking = 0.0 if self.floors is None else 1.0 - float(self.master.part.sum())
+        return self.master.value - lacking * float(self.prices @ self.capacity)
 
     def _assignment(self, choice: Choice, demand: FloatArray, value: float) -> SearchPoint:
         """The point in which every class has its choice."""
@@ -366,17 +395,33 @@ class LinearTotalSearch(CuttingPlanes):
         wrong = 2.0 * min(gap, 1.0) ** 0.5
         wanted = max(150, int(wrong * len(self.margin))) + 30 * len(self.capacity)
         size = min(len(self.margin), most, grown * wanted)
-        free = np.argpartition(self.margin, size - 1)[:size].astype(np.int64)
-        goal, origin = self._restricted(free, grown * NEAR), self.prices
+        near = np.argpartition(self.margin, size - 1)[:size].astype(np.int64)
+        free = np.union1d(near, self._wavering(most))
+        goal, origin = self._restricted(free, grown), self.prices
         if goal is not None:
             for step in STEPS:
                 if self.ask(step * goal + (1.0 - step) * origin) or self.ended:
                     return True
         return False
 
-    def _restricted(self, free: IntArray, near: int) -> FloatArray | None:
-        """Decide for some classes, so many places of each, beside the others;
-        the prices of what is left, or None.
+    def _wavering(self, most: int) -> IntArray:
+        """Classes that choose otherwise elsewhere along the ray, where they are few."""
+        changes = np.zeros(len(self.worth), bool)
+        if not self.ray.any():
+            return np.flatnonzero(changes)
+        here, prices = self.now, self.prices
+        for part in ALONG:
+            step = (part - 1.0) * self._along(prices) * self.ray
+            self._choose(np.maximum(prices + step, 0.0))
+            changed = (self.now.upper != here.upper) | (self.now.lower != here.lower)
+            if changed.sum() <= most:
+                changes |= changed
+        self._choose(prices)
+        return np.flatnonzero(changes)
+
+    def _restricted(self, free: IntArray, grown: int) -> FloatArray | None:
+        """Decide for some classes beside the others, with more places and prices the more it has
+        grown; the prices of what is left, or None.
 
         More than is left of a resource can be had, and all of it need not be used, for a little
         more and less than its price: so new prices are near those of now, where the others
@@ -387,7 +432,7 @@ class LinearTotalSearch(CuttingPlanes):
         left = self.capacity - self.goods.used(pinned)
         asks, worth = self._asks_of(free), self.worth[free]
         kept = (worth > 0) | (asks > 0)
-        if width > near:
+        if width > (near := grown * NEAR):
             cost = self.goods.costs(self.prices)[free]
             cost = cost - worth - self.of_floor[free, np.newaxis] * asks
             kept &= least_in_rows(np.where(kept, cost, np.inf), near)
@@ -399,25 +444,32 @@ class LinearTotalSearch(CuttingPlanes):
         held = sp.diags_array(1.0 / self.capacity) @ self.goods.rows_of(free[rows], places)
         floored = np.flatnonzero((asks > 0).any(axis=1))
         given = sp.csr_matrix((asks[rows, places], (rows, entries)), shape=(count, columns))
-        price = self.prices * self.capacity
-        off = self._wide * count / len(self.worth) * np.maximum(price, LEAST * price.mean())
-        trade = sp.identity(goods)
+        price, off = self._price_range(count, grown)
+        trade, along = sp.identity(goods), self._worth_along()
+        zero = np.zeros(along.shape[0])
         program = maximum(
             "small",
             sp.csc_matrix(
                 sp.block_array(
-                    [[time, None, None], [held, -trade, trade], [given[floored], None, None]]
+                    [
+                        [time, None, None],
+                        [held, -trade, trade],
+                        [given[floored], None, None],
+                        [None, along, -along],
+                    ]
                 )
             ),
             np.concatenate(
                 [
                     self.weight[free[rows]] * worth[rows, places],
                     -price - off,
-                    np.maximum(price - off, 0.0),
+                    price - off,
                 ]
             ),
-            np.append(np.full(count + goods, -np.inf), np.ones(len(floored))),
-            np.concatenate([np.ones(count), left / self.capacity, np.full(len(floored), np.inf)]),
+            np.concatenate([np.full(count + goods, -np.inf), np.ones(len(floored)), zero - np.inf]),
+            np.concatenate(
+                [np.ones(count), left / self.capacity, np.full(len(floored), np.inf), zero]
+            ),
         )
         found = optimum(program, self.seconds_left)
         if found is None:
@@ -431,6 +483,24 @@ class LinearTotalSearch(CuttingPlanes):
         self._take(SearchPoint(others, free, parts, self.goods.used(pinned), value))
         log.debug("prices: %d free, gap %.2g", count, self.gap)
         return np.maximum(y[count : count + goods], 0.0) / self.capacity
+
+    def _price_range(self, count: int, grown: int) -> tuple[FloatArray, FloatArray]:
+        """What resources are worth at the prices, less what is along the ray, and by how much that
+        may change in a small program of so many classes; shape (R,) each.
+        """
+        price = (self.prices - self._along(self.prices) * self.ray) * self.capacity
+        size, part = np.abs(price), grown * self._wide * count / len(self.worth)
+        # At prices that are all along the ray nothing is known of the others.
+        least = size.mean() if size.any() else abs(self.bound)
+        return price, part * np.maximum(size, LEAST * least)
+
+    def _worth_along(self) -> sp.csr_matrix:
+        """The row of what trades are worth along the ray, which must be nothing, as new prices may
+        be anywhere along it; no row without a ray.
+        """
+        worth = self.ray * self.capacity
+        some = worth[np.newaxis, :] if worth.any() else np.zeros((0, len(worth)))
+        return sp.csr_matrix(some / max(worth.sum(), np.finfo(float).tiny))
 
     def _asks_of(self, classes: IntArray) -> FloatArray:
         """Part of its floor that a unit of time gives, shape (len(classes), w)."""

@@ -25,6 +25,8 @@ UNCLEAR = 1e-4
 way by rounding, and pools where they hold little gain much by that. The stage has both sides, its
 value and its bound, and whoever is frozen is held beyond this doubt (`Filling.freeze`).
 """
+PRICED = 1e-9
+"""Part of the worth of all resources from which on a price is more than rounding."""
 PARTS = (1.0, 0.999, 0.9)
 """Parts of the classes that a stage holds that give up nothing of their levels at the prices from
 which the search for those of the last program begins.
@@ -50,9 +52,9 @@ class PricedFilling:
         self.proofs: list[Multipliers] = []
         self.floors_met = not self.floors
 
-    def stage(self, path: Path, limits: Limits) -> tuple[int, Values]:
-        """The segment in which the rise ends, and the values of its program
-        (`Filling.segment`)."""
+    def stage(self, path: Path, limits: Limits) -> tuple[int, Values, float]:
+        """The segment in which the rise ends, the values of its program (`Filling.segment`), and
+        the part of all levels that the point has."""
         began = time.perf_counter()
         program, n = self.program, self.program.classes.count
         with interrupt_flag() as interrupted:
@@ -60,7 +62,7 @@ class PricedFilling:
             if not self.floors_met:
                 least = at_floors(program, self.market, self.floors, watch)
                 if least.x is None:
-                    return 0, least
+                    return 0, least, 1.0
                 self.floors_met = True
             found = self.search.run(path, watch)
         number = int(np.searchsorted(path.breaks, found.clock, side="right")) - 1
@@ -83,7 +85,7 @@ class PricedFilling:
                 end = Termination.IMPRECISE
             self.proofs.append(m)
         self.x = found.x
-        return number, Values(
+        values = Values(
             end,
             primal=PointStatus.FEASIBLE,
             dual=PointStatus.FEASIBLE,
@@ -94,6 +96,7 @@ class PricedFilling:
             seconds=time.perf_counter() - began,
             words=f"{found.passes} passes, {found.steps} steps",
         )
+        return number, values, found.reached
 
     def last(self, program: AllocationProgram, limits: Limits) -> Values:
         """Values of the last program (`Filling.final`): at first at prices at which nobody gives up
@@ -112,7 +115,9 @@ class PricedFilling:
             held = proof.of_rising > HELD * proof.of_rising.max()
             wanted = most[held] / proof.of_rising[held]
             first += np.quantile(wanted, PARTS)[:, np.newaxis] * proof.prices
-        return solve_linear(program, limits, self._on_open_columns(program), list(first))
+        worth = first[0] * self.market.capacity
+        ray = np.where(worth > PRICED * worth.sum(), first[0], 0.0)
+        return solve_linear(program, limits, self._on_open_columns(program), list(first), ray)
 
     def _on_open_columns(self, program: AllocationProgram) -> FloatArray:
         """The allocation of the last stage without the columns that the last program closes.

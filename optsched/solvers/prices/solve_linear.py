@@ -27,6 +27,7 @@ def solve_linear(
     limits: Limits,
     point: FloatArray | None = None,
     starts: Sequence[FloatArray] = (),
+    ray: FloatArray | None = None,
 ) -> Values:
     """By `LinearTotalSearch`, with worth in units of what the median class has at most.
 
@@ -38,6 +39,8 @@ def solve_linear(
         An allocation that keeps all floors.
     starts : sequence of FloatArray, shape (R,) each
         Prices to ask at first.
+    ray : FloatArray, shape (R,), optional
+        Prices that cost nothing, as floors use up all that they charge for.
     """
     C, utility, floors = program.classes, program.total, program.class_floors
     assert floors is not None
@@ -72,7 +75,7 @@ def solve_linear(
             base[:, : single.width] = spent if same is None else same.mean(spent)
         goods = Goods.of(few, np.arange(len(few)))
         search = LinearTotalSearch(goods, worth, watch, asks, base)
-        search.run([prices / unit for prices in starts])
+        search.run([prices / unit for prices in starts], None if ray is None else ray / unit)
     time_spent = search.time()
     value = search.worth_of(time_spent)
     may_fill = market.good is not None and not floors.side
