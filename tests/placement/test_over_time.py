@@ -94,7 +94,7 @@ def test_nodes_that_open_later_are_counted_from_then_on() -> None:
 def test_single_gpus_always_have_room() -> None:
     solution = optsched.solve(cluster([job("a", 1, 10)], NODES), "deadline-elastic")
     assert solution.schedule is not None
-    assert jobs_without_nodes(solution.schedule) == {}
+    assert jobs_without_nodes(schedule) == {}
 
 
 @pytest.mark.parametrize("formulation", ["lease", "deadline-elastic", "deadline-fluid"])
@@ -113,7 +113,7 @@ def test_a_running_job_with_options_may_be_any_row(formulation: str) -> None:
     ]
     solution = optsched.solve(cluster(jobs, NODES[:1]), formulation)
     assert solution.schedule is not None
-    assert jobs_without_nodes(solution.schedule) == {}
+    assert jobs_without_nodes(schedule) == {}
 
 
 @pytest.mark.property
@@ -133,13 +133,14 @@ def test_counts_of_free_gpus_place_as_best_fit_does(monkeypatch: pytest.MonkeyPa
         ]
         nodes = [{"name": f"n{n}"} for n in range(4)]
         given = cluster(jobs, nodes)
-        solution = optsched.solve(given, "deadline-elastic", admission=True, program=False)
+        schedule = optsched.solve(given, "deadline-elastic", admission=True, program=False).schedule
+        assert schedule is not None
         with monkeypatch.context() as patch:
             patch.setattr(over_time._WholeGpus, "of", lambda *_: None)
-            expected = jobs_without_nodes(solution.schedule)
+            expected = jobs_without_nodes(schedule)
         with monkeypatch.context() as patch:
             patch.setattr(over_time, "place_beside", counted)
-            assert jobs_without_nodes(solution.schedule) == expected
+            assert jobs_without_nodes(schedule) == expected
         found += not calls
         calls.clear()
     assert 0 < found < 20
