@@ -94,7 +94,7 @@ def test_nodes_that_open_later_are_counted_from_then_on() -> None:
 def test_single_gpus_always_have_room() -> None:
     solution = optsched.solve(cluster([job("a", 1, 10)], NODES), "deadline-elastic")
     assert solution.schedule is not None
-    assert jobs_without_nodes(schedule) == {}
+    assert jobs_without_nodes(solution.schedule) == {}
 
 
 @pytest.mark.parametrize("formulation", ["lease", "deadline-elastic", "deadline-fluid"])
@@ -113,7 +113,7 @@ def test_a_running_job_with_options_may_be_any_row(formulation: str) -> None:
     ]
     solution = optsched.solve(cluster(jobs, NODES[:1]), formulation)
     assert solution.schedule is not None
-    assert jobs_without_nodes(schedule) == {}
+    assert jobs_without_nodes(solution.schedule) == {}
 
 
 @pytest.mark.property
