@@ -46,11 +46,12 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     has_time = _for_best_fit(engine)
     start = engine.build(lambda: start_of(program, unstarted, previous, has_time))
     if start.space.complete:
-        space, outcome = start.space, _of_all_contents(engine, program, start)
+        outcome = _of_all_contents(engine, program, start)
     else:
-        space, outcome = _of_priced_contents(engine, program, start)
+        start, outcome = _of_priced_contents(engine, program, start)
+    space = start.space
     if outcome.x is not None and not finds_nodes(space.read(outcome.x)):
-        space, outcome = _with_numbered_gangs(engine, program, outcome)
+        space, outcome = _with_numbered_gangs(engine, program, outcome, start)
     if outcome.x is None:
         return SolvedProgram(program, replace(outcome, conflicts=_in_words(program, outcome)))
     x = outcome.x[: program.classes.columns]
@@ -83,12 +84,12 @@ def _rounding(arrays: LinearArrays) -> Callable[[FloatArray], FloatArray]:
 
 def _of_priced_contents(
     engine: Engine, program: AllocationProgram, start: Start
-) -> tuple[Space, Outcome]:
-    """Solve a program with the contents of nodes that are worth a column."""
+) -> tuple[Start, Outcome]:
+    """Solve a program with the contents of nodes that are worth a column, which it then has."""
     start, prices = _with_priced_contents(engine, program, start)
     bounding = engine.build(lambda: bounding_arrays(program, start.space))
     outcome = _of_some_contents(engine, start.arrays, start.point, bounding, prices)
-    return start.space, outcome
+    return start, outcome
 
 
 def _with_priced_contents(
@@ -185,43 +186,61 @@ def _at(
 
 
 def _with_numbered_gangs(
-    engine: Engine, program: AllocationProgram, outcome: Outcome
+    engine: Engine, program: AllocationProgram, outcome: Outcome, known: Start
 ) -> tuple[Space, Outcome]:
     """The outcome where gangs that share GPUs of several nodes are numbered, after one whose gangs
     do not all find nodes; its bound holds of both.
 
-    Where nodes can hold numbered gangs in too many ways to write down, the answer is a best fit.
+    Where nodes can hold numbered gangs in too many ways to write down, contents are priced. The
+    answer is never worse than where the first search began, if all gangs find nodes there.
     """
     assert outcome.x is not None and program.space is not None
     jobs = outcome.x[: program.classes.columns]
     whole = program.space
     numbered = engine.build(lambda: whole.numbered(engine.timer.part(1 - RESERVED)))
     engine.by_clock |= numbered.by_clock
-    # Without this best fit there is no answer: it takes what time it needs.
+    # Without this best fit there may be no answer: it takes what time it needs.
     start = engine.build(lambda: start_of(program, numbered, jobs))
-    space, arrays, point = start
-    if point is None and not space.complete:
-        values = replace(outcome.values, termination=Termination.IMPRECISE, bound=outcome.bound)
-        return space, nothing_found(engine, values, integer=True)
-    run = outcome
-    if space.complete:
+    sign = 1.0 if start.arrays.maximise else -1.0
+    bounded = outcome
+    if start.space.complete:
         run = _of_all_contents(engine, program, start)
-        sign = 1.0 if arrays.maximise else -1.0
-        known, bound = (np.inf if one is None else sign * one for one in (outcome.bound, run.bound))
-        if run.status is not Status.FEASIBLE or bound <= known:
-            return space, run
-        point = run.x
-    assert point is not None
-    values = _at(engine, run, point, arrays.objective(point), outcome.bound)
+        first, own = (np.inf if one is None else sign * one for one in (outcome.bound, run.bound))
+        if run.status is Status.OPTIMAL or own <= first:
+            bounded = run
+    else:  # whose prices are those of other rows than the program has in files
+        start, run = _of_priced_contents(engine, program, start)
+    ends = [] if run.x is None else [(start, run.x)]
+    if known.point is not None and finds_nodes(known.space.read(known.point)):
+        ends.append((known, known.point))
+    if not ends:
+        return start.space, run
+    best, point = max(ends, key=lambda end: sign * end[0].arrays.objective(end[1]))
+    if point is run.x and bounded is run:
+        return best.space, run
+    return best.space, _at_placement(engine, best.arrays, point, run, bounded)
+
+
+def _at_placement(
+    engine: Engine, arrays: LinearArrays, point: FloatArray, run: Outcome, bounded: Outcome
+) -> Outcome:
+    """A run that ends at this point of a program, with the bound of another one, its proof and its
+    duals.
+    """
+    values = _at(engine, run, point, arrays.objective(point), bounded.bound)
     found = certified_linear(engine, arrays, values, None)
-    # The bound is that of the first program, and so are its proof and its duals.
-    first = outcome.certificate
-    residuals = {name: value for name, value in first.residuals.items() if name == "duals"}
+    proven = bounded.certificate
+    residuals = {name: value for name, value in proven.residuals.items() if name == "duals"}
     certificate = replace(
-        found.certificate, proof=first.proof, residuals={**found.certificate.residuals, **residuals}
+        found.certificate,
+        proof=proven.proof,
+        residuals={**found.certificate.residuals, **residuals},
     )
-    return space, replace(
-        found, bound_source=outcome.bound_source, duals=outcome.duals, certificate=certificate
+    return replace(
+        found,
+        bound_source=bounded.bound_source,
+        duals=bounded.duals,
+        certificate=certificate,
     )
 
 

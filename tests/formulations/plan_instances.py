@@ -90,4 +90,7 @@ def random_unrelated(
     seed: int, jobs: int, count: int, low: int = 10, high: int = 100
 ) -> list[list[int]]:
     """Durations drawn uniformly."""
-    return np.random.default_rng(seed).integers(low, high + 1, (jobs, count)).tolist()
+    found: list[list[int]] = (
+        np.random.default_rng(seed).integers(low, high + 1, (jobs, count)).tolist()
+    )
+    return found

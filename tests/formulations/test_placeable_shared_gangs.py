@@ -78,11 +78,11 @@ def test_two_parts_of_one_gang_are_not_on_one_node() -> None:
 def test_the_first_bound_holds_where_too_many_contents_have_numbered_gangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The answer is a best fit of numbered gangs then, within the bound of the program without numbers."""
+    """Contents of numbered gangs are priced then; the bound is that of the program without numbers."""
     monkeypatch.setattr(node_bins, "MOST_CONTENTS", 1)
     gang, whole = [shares(2, 0.4, 2)], [shares(1, 1.0, 1, value=1.5)]
     solution = solved(instance_of([1, 1, 1], gang, gang, gang, whole, whole))
-    assert solution.objective == pytest.approx(3.0)  # two gangs and a whole job would be worth 3.5
+    assert solution.objective == pytest.approx(3.5)  # two gangs and a whole job
     assert solution.bound == pytest.approx(4.0)
     assert solution.status == "feasible"
 
