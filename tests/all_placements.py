@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from optsched.placement import check_placement
+from optsched.placement.checks import Flaw
 from optsched.solution import Solution
 
 Document = dict[str, Any]
@@ -404,7 +405,7 @@ def node_after(node: Node, part: int, way: Way, board: str) -> set[Node]:
     return found
 
 
-def flaws_of(solution: Solution, document: Document) -> list[str]:
+def flaws_of(solution: Solution, document: Document) -> list[Flaw]:
     """What the independent checker finds wrong with a placement, of which no row is refused."""
     assert solution.allocation is not None
     placement, rows = solution.placement, solution.allocation.rows

@@ -346,7 +346,8 @@ def test_best_fit_stops_in_time_for_the_certificate(monkeypatch: pytest.MonkeyPa
             placed.append(bool(has_time()))
             return placed[-1]
 
-        return best_fit(*others, one_more)
+        given: list[Any] = [*others, one_more]
+        return best_fit(*given)
 
     monkeypatch.setattr(in_space, "best_fit", slow)
     monkeypatch.setattr(node_bins, "MOST_CONTENTS", 0)
