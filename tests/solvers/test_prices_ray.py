@@ -72,3 +72,23 @@ def test_demand_is_summed_without_an_error_that_grows_with_the_classes() -> None
     goods = Goods.of(market(np.ones_like(time), time), np.arange(len(time)))
     exact = [math.fsum(column) for column in time.T]
     assert goods.used(time)[:3] == pytest.approx(exact, rel=1e-15)
+
+
+def test_floors_that_the_base_misses_by_rounding_are_worth_nothing() -> None:
+    """The base is 3e-8 below all floors. If one class that is worth much got what the others lack,
+    the total would be above the bound.
+    """
+    random = np.random.default_rng(0)
+    level = np.tile(random.uniform(1.2, 6.0, 300), (3, 1)).T
+    worth = np.tile(random.uniform(0.5, 1.5, 300), (3, 1)).T
+    worth[0] = 50.0
+    base = random.dirichlet(np.ones(3), 300) / level
+    base[0] *= 0.2
+    asks = level.copy()
+    asks[0] *= 5.0
+    ray = 0.5 * float(worth.max()) / 3.0 * np.array([2.0, 1.0, 0.0, 1.0])
+    goods = Goods.of(market(level, base), np.arange(300))
+    search = LinearTotalSearch(goods, worth, None, asks, base * (1.0 - 3e-8))
+    search.run([ray], ray)
+    assert search.value == pytest.approx(search.bound, rel=1e-9)
+    assert search.worth_of(search.time()) == pytest.approx(search.bound, rel=1e-9)

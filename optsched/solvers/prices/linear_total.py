@@ -25,10 +25,11 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.arrays.values import replace
-from optsched.solvers.prices.cutting_planes import CLOSED, ROUNDS, STEPS, CuttingPlanes
+from optsched.solvers.prices.cutting_planes import CLOSED, COARSE, ROUNDS, STEPS, CuttingPlanes
 from optsched.solvers.prices.floor_choice import FloorChoice
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.market import Places
+from optsched.solvers.prices.master import MasterProgram
 from optsched.solvers.prices.oracle import REMEMBERED, Response
 from optsched.solvers.prices.programs import least_in_rows, maximum, optimum
 from optsched.solvers.prices.sampling import sample_of, worth_sampling
@@ -173,14 +174,23 @@ class LinearTotalSearch(CuttingPlanes):
         self.floors: FloorChoice | None = None
         self.ray = np.zeros_like(self.capacity)
         self.base = np.zeros(worth.shape)
-        demand = np.zeros_like(self.capacity)
         if asks is not None and base is not None and asks.any():
             self.floors, self._wide = FloorChoice(goods.market, worth, asks), NARROW
             self.base = base * self._fit(goods.used(base))
-            demand, self.value = goods.used(self.base), self.worth_of(self.base)
-            self.master.begin(Response(demand, self.value, demand, 0.0, np.inf))
+        self._begin()
+
+    def _begin(self, lacking: float = 0.0) -> None:
+        """Begin with the base alone, worth less by what it lacks of its floors."""
+        self.master, self.bound = MasterProgram(self.capacity), np.inf
+        self.prices = np.zeros(len(self.capacity))
+        demand, self.value = self.goods.used(self.base), self.worth_of(self.base) - lacking
+        first = Response(demand, self.value, demand, 0.0, np.inf)
+        if self.floors is None:
+            self.master.add(first)
+        else:
+            self.master.begin(first)
         self._at_base = demand, self.value
-        everybody = np.arange(classes)
+        everybody = np.arange(len(self.worth))
         self.best = SearchPoint(self.now, everybody, self.base, demand, self.value)
 
     def run(self, starts: Sequence[FloatArray] = (), ray: FloatArray | None = None) -> None:
@@ -195,25 +205,65 @@ class LinearTotalSearch(CuttingPlanes):
             Prices that cost nothing, as floors use up all that they charge for: any multiple may be
             added to other prices. They are so high that floors hold nearly everybody.
         """
-        goods = len(self.capacity)
-        if ray is not None:
-            self.ray = ray
+        self._search(starts, ray)
+        if ray is not None and self.gap < -CLOSED:
+            self._begin_below(self.prices)
+
+    def _search(self, starts: Sequence[FloatArray], ray: FloatArray | None) -> None:
+        """One search from the base; of many classes without the ray, where a sample leads near."""
         # Where everybody fits, prices are 0.
-        for prices in (np.zeros(goods), *starts):
-            self.ask(prices)
-            if (self.bound <= 0 and self.floors is None) or self.ended:
-                return
+        first = (np.zeros_like(self.capacity), *starts)
+        if self._ended_at(first):
+            return
+        sampled = worth_sampling(self.goods.market) and self._near_by_sample(starts)
+        if self.ended:
+            return
         # A sample has another ray, and misses the few classes that change far along it.
-        if worth_sampling(self.goods.market) and not self.ray.any():
-            if self._ask_sample(starts):
-                self._exact(AT_ONCE, GUESS)
-            if self.ended:
-                return
+        if ray is not None and not sampled:
+            self.ray = ray
+            if worth_sampling(self.goods.market):
+                self._begin()  # cuts around prices of the sample lead nowhere
+                if self._ended_at(first):
+                    return
         # All capacities together are worth half of the bound, each the same.
-        each = 0.5 * abs(self.bound) / goods
-        self.ask(np.full(goods, each) / self.capacity)
+        each = 0.5 * abs(self.bound) / len(self.capacity)
+        self.ask(each / self.capacity)
+        self._close()
+        if ray is not None and sampled and self.gap > CLOSED:
+            self.ray = ray
+            self._exact(ROUNDS)
+
+    def _close(self) -> None:
+        """Cutting planes, then small programs."""
         self.coarse()
         self._exact(ROUNDS)
+
+    def _ended_at(self, starts: Sequence[FloatArray]) -> bool:
+        """Ask at prices one after the other; whether the search ended there."""
+        for prices in starts:
+            self.ask(prices)
+            if (self.bound <= 0 and self.floors is None) or self.ended:
+                return True
+        return False
+
+    def _near_by_sample(self, starts: Sequence[FloatArray]) -> bool:
+        """Ask at the prices of a sample, and solve small programs there; whether these are near the
+        optimum.
+        """
+        if self._ask_sample(starts):
+            self._exact(AT_ONCE, GUESS)
+        return self.gap <= COARSE or self.ended
+
+    def _begin_below(self, prices: FloatArray) -> None:
+        """Search again where the value is above the bound: the base is below floors by rounding, and
+        prices are many times what they decide about. So it is worth less by what its floors cost.
+        """
+        assert self.asks is not None
+        self._choose(prices)
+        lacking = np.maximum(1.0 - np.einsum("kj,kj->k", self.asks, self.base), 0.0)
+        self._begin(float(self.weight @ (self.of_floor * lacking)))
+        self.ask(prices)
+        self._close()
 
     def _ask_sample(self, starts: Sequence[FloatArray]) -> bool:
         """Ask at the prices of a sample: what all hold beyond it is taken from its capacities;
@@ -255,6 +305,8 @@ class LinearTotalSearch(CuttingPlanes):
             before = self.gap
             improved = self._polish(most, grown, before if gap is None else min(gap, before))
             if not improved or self.gap > SLOW * before:
+                if gap is not None and self.gap > COARSE:
+                    return  # the prices are not near
                 if self.gap <= CLOSED:
                     return  # what is left is what floors may lack by rounding
                 most, grown = 2 * most, 2 * grown
@@ -444,32 +496,23 @@ class LinearTotalSearch(CuttingPlanes):
         held = sp.diags_array(1.0 / self.capacity) @ self.goods.rows_of(free[rows], places)
         floored = np.flatnonzero((asks > 0).any(axis=1))
         given = sp.csr_matrix((asks[rows, places], (rows, entries)), shape=(count, columns))
-        price, off = self._price_range(count, grown)
+        highest, least = self._price_range(count, grown)
         trade, along = sp.identity(goods), self._worth_along()
         zero = np.zeros(along.shape[0])
+        blocks = [
+            [time, None, None],
+            [held, -trade, trade],
+            [given[floored], None, None],
+            [None, along, -along],
+        ]
+        lower = [np.full(count + goods, -np.inf), np.ones(len(floored)), zero - np.inf]
+        upper = [np.ones(count), left / self.capacity, np.full(len(floored), np.inf), zero]
         program = maximum(
             "small",
-            sp.csc_matrix(
-                sp.block_array(
-                    [
-                        [time, None, None],
-                        [held, -trade, trade],
-                        [given[floored], None, None],
-                        [None, along, -along],
-                    ]
-                )
-            ),
-            np.concatenate(
-                [
-                    self.weight[free[rows]] * worth[rows, places],
-                    -price - off,
-                    price - off,
-                ]
-            ),
-            np.concatenate([np.full(count + goods, -np.inf), np.ones(len(floored)), zero - np.inf]),
-            np.concatenate(
-                [np.ones(count), left / self.capacity, np.full(len(floored), np.inf), zero]
-            ),
+            sp.csc_matrix(sp.block_array(blocks)),
+            np.concatenate([self.weight[free[rows]] * worth[rows, places], -highest, least]),
+            np.concatenate(lower),
+            np.concatenate(upper),
         )
         found = optimum(program, self.seconds_left)
         if found is None:
@@ -485,14 +528,20 @@ class LinearTotalSearch(CuttingPlanes):
         return np.maximum(y[count : count + goods], 0.0) / self.capacity
 
     def _price_range(self, count: int, grown: int) -> tuple[FloatArray, FloatArray]:
-        """What resources are worth at the prices, less what is along the ray, and by how much that
-        may change in a small program of so many classes; shape (R,) each.
+        """The highest and the least worth of resources in a small program of so many classes, shape
+        (R,) each: near what they are worth at the prices, less what is along the ray.
         """
+        part = self._wide * count / len(self.worth)
+        if not self.ray.any():
+            price = self.prices * self.capacity
+            off = part * np.maximum(price, LEAST * price.mean())
+            return price + off, np.maximum(price - off, 0.0)
         price = (self.prices - self._along(self.prices) * self.ray) * self.capacity
-        size, part = np.abs(price), grown * self._wide * count / len(self.worth)
+        size = np.abs(price)
         # At prices that are all along the ray nothing is known of the others.
-        least = size.mean() if size.any() else abs(self.bound)
-        return price, part * np.maximum(size, LEAST * least)
+        mean = size.mean() if size.any() else abs(self.bound)
+        off = grown * part * np.maximum(size, LEAST * mean)
+        return price + off, price - off
 
     def _worth_along(self) -> sp.csr_matrix:
         """The row of what trades are worth along the ray, which must be nothing, as new prices may
