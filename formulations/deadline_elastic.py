@@ -254,7 +254,8 @@ class DeadlineElastic(Formulation):
         """The plan that each job of the program may keep; ``last`` as of `plan_levels`."""
         options, plan, timer = self.options, None, self.timer.part(FOR_PROGRAM)
         if not (options.program or options.admission):
-            plan = plan_of_all(jobs, profile, options.orders, last, timer)
+            orders = options.orders
+            plan = plan_of_all(jobs, profile, orders, last, timer, levelled_only=orders == 1)
             if plan is None and all(job.promised for job in jobs):
                 # A plan of some of them is of no use.
                 return LevelPlan(jobs, profile.copy(), stopped=timer.is_over)

@@ -805,6 +805,7 @@ def plan_of_all(
     orders: int = len(ORDERS),
     last: Mapping[int, Run] = MappingProxyType({}),
     timer: Timer = UNLIMITED,
+    levelled_only: bool = False,
 ) -> LevelPlan | None:
     """A plan that keeps all jobs; None if none is found in time.
 
@@ -820,11 +821,12 @@ def plan_of_all(
     profile : Profile
         What is free; it is not changed.
     orders : int
-        How many of `ORDERS` are tried; with 1, only plans in which jobs run when most is free, as
-        these keep all most often.
+        How many of `ORDERS` are tried.
     last : mapping of int to Run
         As of `plan_levels`.
     timer : Timer
+    levelled_only : bool
+        Whether only plans are tried in which jobs run when most is free: these keep all most often.
     """
     if last:
         plan = LevelPlan(jobs, profile.copy())
@@ -832,7 +834,7 @@ def plan_of_all(
         others = (n for n in _queue(jobs, ORDERS[0], {}) if n not in plan.runs)
         if plan.add_all(others, timer) is None:
             return plan
-    ways = (False, True) if orders > 1 else (True,)
+    ways = (True,) if levelled_only else (False, True)
     urgent: dict[int, list[int]] = {}
     for order, levelled in product(range(orders), ways):
         if timer.is_over:
@@ -881,7 +883,7 @@ def plan_levels(
 
     Where there is a time limit and all jobs must be kept, `plan_of_all` comes first, for at most
     `FOR_ALL` of the time: a plan that keeps all is the answer that must be there once the time is
-    over, and the others may be better.
+    over, and the others may be better. If only that plan counts, all of the time is for it.
 
     Parameters
     ----------
@@ -898,11 +900,12 @@ def plan_levels(
         Whether a plan is of no use that leaves out jobs which must all be kept: where
         `plan_of_all` finds none that keeps them, none is made.
     """
-    must = all(job.promised for job in jobs)
+    must, is_limited = all(job.promised for job in jobs), timer.seconds is not None
     of_all = None
-    if must and (only_all or timer.seconds is not None):
-        orders = _orders_of(jobs) if only_all else len(ORDERS)
-        of_all = plan_of_all(jobs, profile, orders, last, timer.part(FOR_ALL))
+    if must and (only_all or is_limited):
+        orders = len(ORDERS) if is_limited else _orders_of(jobs)
+        until = timer if only_all else timer.part(FOR_ALL)
+        of_all = plan_of_all(jobs, profile, orders, last, until)
         if of_all is None and only_all:
             return LevelPlan(jobs, profile.copy(), stopped=timer.is_over)
     plans: list[LevelPlan] = []

@@ -521,8 +521,7 @@ def _best_schedule(
         schedule = relaxation.witness()
         known = None if schedule is None else _KnownSchedule(plan, schedule)
     if known is not None and (best is None or best.outcome.status is not Status.OPTIMAL):
-        found, said = _of_schedule(engine, outcome, known), relaxation.note()
-        notes = (BY_RULE, said) if said else (BY_RULE,)
+        found, notes = _of_schedule(engine, outcome, known), _noted(relaxation, BY_RULE)
         if found.certificate.ok and (
             best is None or is_better(found, best.outcome, arrays.maximise)
         ):
@@ -533,7 +532,13 @@ def _best_schedule(
         return _without_schedule_of(plan, _without_duals(unless_interrupted(outcome)))
     nothing = nothing_found(engine, replace(outcome.values, words=UNDECIDED))
     nothing = _without_duals(replace(nothing, bound=outcome.bound))
-    return SolvedProgram(plan, nothing, notes=(UNDECIDED,))
+    return SolvedProgram(plan, nothing, notes=_noted(relaxation, UNDECIDED))
+
+
+def _noted(relaxation: Relaxation, words: str) -> tuple[str, ...]:
+    """The words, and what is to be said on the plan by rule."""
+    said = relaxation.note()
+    return (words, said) if said else (words,)
 
 
 def _with_bound(outcome: Outcome, arrays: LinearArrays, y: FloatArray | None) -> Outcome:

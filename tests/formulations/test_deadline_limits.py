@@ -11,7 +11,7 @@ import pytest
 from plan_instances import leases, made, verified
 
 import optsched
-from formulations import deadline_elastic, deadline_fluid, elasticflow, lease
+from formulations import deadline_elastic, deadline_fluid, elasticflow, lease, level_planner
 from formulations.deadline_elastic import DeadlineElastic, ElasticProgram
 from formulations.deadline_fluid import FluidProgram
 from formulations.elasticflow import ElasticFlow
@@ -286,6 +286,55 @@ def test_a_fluid_answer_by_rule_makes_the_levels_of_jobs_once_and_within_the_lim
     stopped = optsched.solve(elastic_jobs(5), "deadline-fluid", time_limit=limit, admission=True)
     assert verified(stopped).objective == 5.0
     assert [timer.seconds for timer in timers] == [5.0]
+
+
+def rigid_jobs() -> Instance:
+    """Five jobs of two GPUs that jobs run as early as possible keep, by the least slack first. Runs
+    when most is free do not, and no schedule of an optimum of the program is found.
+    """
+    gangs, steps = [1, 2, 2, 1, 1], [10, 15, 15, 10, 15]
+    arrivals, deadlines = [0, 10, 20, 0, 10], [50, 60, 50, 20, 30]
+    return made(
+        cluster={"pools": [{"name": "v100", "nodes": 2, "gpus_per_node": 1}]},
+        jobs=[
+            {"id": f"j{n}", "gpus": g, "steps": s, "arrival": a, "deadline": d, "throughput": {"v100": 1.0}}
+            for n, (g, s, a, d) in enumerate(zip(gangs, steps, arrivals, deadlines, strict=True))
+        ],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", [None, 1000.0])
+def test_where_one_order_is_tried_of_many_jobs_they_run_early_as_well(
+    limit: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if five jobs were as many as thousands."""
+    monkeypatch.setattr(deadline_fluid, "MOST_REPAIRED", 0)
+    monkeypatch.setattr(level_planner, "MOST_PLANNED", 10)
+    solution = optsched.solve(rigid_jobs(), "deadline-fluid", time_limit=limit)
+    assert verified(solution).schedule is not None
+    assert "plan by rule" in solution.notes[0]
+
+
+@pytest.mark.parametrize("seconds", [60.0, 100.0])
+def test_where_only_a_plan_of_all_jobs_counts_the_rule_has_half_of_the_limit(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if five jobs were as many as thousands. The plan takes 40 s: in 30 s it is not made."""
+    now, cheapest = [0.0], Profile.cheapest
+
+    def slow(*given: Any) -> Any:
+        now[0] += 8.0
+        return cheapest(*given)
+
+    monkeypatch.setattr(Profile, "cheapest", slow)
+    monkeypatch.setattr(deadline_fluid, "MOST_REPAIRED", 0)
+    limit = Timer.after(seconds, clock=lambda: now[0])
+    solution = optsched.solve(rigid_jobs(), "deadline-fluid", time_limit=limit)
+    is_stopped = any("before all plans by rule were made" in note for note in solution.notes)
+    if seconds > 80.0:
+        assert verified(solution).schedule is not None
+    else:
+        assert (solution.status, is_stopped) == ("limit", True)
 
 
 def test_jobs_that_wait_look_for_no_room_where_nothing_is_free_now(
