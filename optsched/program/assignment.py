@@ -240,13 +240,15 @@ class AgentKnapsacks(NamedTuple):
         found = [best_items(*row) for row in zip(worth, self.size, self.room, strict=True)]
         return float(sum(value for value, _ in found)), np.array([jobs for _, jobs in found])
 
-    def losses(self, worth: FloatArray) -> FloatArray:
-        """How far the maximum of an agent falls if it must take a job, shape (agents, jobs)."""
-        loss = np.full(worth.shape, np.inf)
+    def losses(self, worth: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """How far the maximum of an agent falls if it must take a job, and if it must not; both of
+        shape (agents, jobs).
+        """
+        taken, left_out = np.full(worth.shape, np.inf), np.zeros(worth.shape)
         for agent, jobs in enumerate(self.there):
             given = worth[agent, jobs], self.size[agent, jobs], int(self.room[agent])
-            loss[agent, jobs] = losses_of_items(*given)
-        return loss
+            taken[agent, jobs], left_out[agent, jobs] = losses_of_items(*given)
+        return taken, left_out
 
 
 def _asks_for_all(program: FeasibleRegion) -> bool:

@@ -68,15 +68,19 @@ def best_items(value: ArrayLike, weight: ArrayLike, capacity: float) -> tuple[fl
     return float(best[-1]), chosen
 
 
-def losses_of_items(value: FloatArray, weight: IntArray, capacity: int) -> FloatArray:
-    """By how much the greatest total value falls if an item must be taken, shape (items,).
+def losses_of_items(
+    value: FloatArray, weight: IntArray, capacity: int
+) -> tuple[FloatArray, FloatArray]:
+    """By how much the greatest total value falls if an item must be taken, and if it must be left
+    out; both of shape (items,).
 
     ::
 
         F_j(b)  greatest value of the items before j within b;   G_j(b) of those behind j
-        loss_j  =  F_n(B)  -  value_j  -  max { F_j(b) + G_j(B - weight_j - b) : 0 <= b <= B - weight_j }
+        taken_j     =  F_n(B)  -  value_j  -  max { F_j(b) + G_j(B - weight_j - b) : 0 <= b <= B - weight_j }
+        left_out_j  =  F_n(B)  -  max { F_j(b) + G_j(B - b) : 0 <= b <= B }
 
-    Infinite for an item that does not fit.
+    The first is infinite for an item that does not fit.
 
     Parameters
     ----------
@@ -88,13 +92,14 @@ def losses_of_items(value: FloatArray, weight: IntArray, capacity: int) -> Float
     """
     items = len(value)
     before, behind = _tables(value, weight, capacity), _tables(value[::-1], weight[::-1], capacity)
-    loss = np.full(items, np.inf)
-    for item in np.flatnonzero(weight <= capacity).tolist():
-        left = capacity - int(weight[item]) + 1
-        others = before[item, :left] + behind[items - 1 - item, :left][::-1]
-        loss[item] = before[-1, -1] - value[item] - others.max()
-    never_below: FloatArray = np.maximum(loss, 0.0)
-    return never_below
+    taken, left_out = np.full(items, np.inf), np.zeros(items)
+    for item, size in enumerate(weight.tolist()):
+        others = behind[items - 1 - item, ::-1]
+        left_out[item] = before[-1, -1] - (before[item] + others).max()
+        if size <= capacity:
+            beside = before[item, : capacity + 1 - size] + others[size:]
+            taken[item] = before[-1, -1] - value[item] - beside.max()
+    return np.maximum(taken, 0.0), np.maximum(left_out, 0.0)
 
 
 def _tables(value: FloatArray, weight: IntArray, capacity: int) -> FloatArray:

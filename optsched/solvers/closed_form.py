@@ -28,3 +28,9 @@ class Enumeration(ClosedForm):
     """All points that may be better were enumerated (`optsched.solving.knapsack_search`)."""
 
     name = "enumeration"
+
+
+class PricedTree(ClosedForm):
+    """Branch and bound by prices of jobs (`optsched.solving.assignment_tree`)."""
+
+    name = "priced tree"

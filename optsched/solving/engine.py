@@ -143,6 +143,7 @@ class Engine(SolverRuns):
             if program.classes.columns <= BRIEFLY and self.limits.work is None:
                 yield search.branch_briefly
             yield search.search_assignments
+            yield search.branch_assignments
         elif easier_first:  # a bound, and a point to start from
             yield from self._easier(program, search)
         elif self._is_knapsack(program):

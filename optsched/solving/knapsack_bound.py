@@ -57,7 +57,7 @@ def knapsack_losses(
     most, _ = priced.knapsacks.best(priced.worth)
     loss = np.full(program.classes.columns, np.inf)
     there = priced.knapsacks.there
-    loss[priced.column[there]] = priced.knapsacks.losses(priced.worth)[there]
+    loss[priced.column[there]] = priced.knapsacks.losses(priced.worth)[0][there]
     return priced.of_rows + most + arrays.offset, loss
 
 

@@ -31,6 +31,8 @@ from optsched.solving.outcome import BY_CLOCK, NO_OPTIMUM, Outcome
 from optsched.solving.runs import SolverRuns
 
 if TYPE_CHECKING:  # few programs have one
+    from optsched.program import LinearArrays
+    from optsched.solving.assignment_tree import AssignmentTree
     from optsched.solving.core import Core
     from optsched.solving.reassignment import Reassignment
 
@@ -52,6 +54,8 @@ where reduced costs leave few columns open, second in the other programs."""
 FEW_OPEN, OPEN_SHARE = 300, 0.5
 """Open columns, and their fraction of all columns, up to which branch and bound gets most of the
 time."""
+TREE_SHARE = 0.3
+"""Fraction of the columns that may be open at the first target of the tree of an assignment."""
 LAGRANGIAN_SHARE, EVALUATIONS = 0.2, 100
 """Limits of the Lagrangian bound of an assignment: a fraction of the time left, and evaluations."""
 BY_PRICED_JOBS = "; the bound is Lagrangian, each agent solves a knapsack"
@@ -60,12 +64,13 @@ LONG = 0.8
 
 
 class PricedBound(NamedTuple):
-    """A Lagrangian bound, the duals of all rows that prove it (`knapsack_bound`), and the core
-    there.
+    """A Lagrangian bound, the duals of all rows that prove it (`knapsack_bound`), the prices of the
+    jobs, shape (jobs,), and the core there.
     """
 
     bound: float
     duals: FloatArray
+    of_jobs: FloatArray
     core: Core
 
 
@@ -200,7 +205,7 @@ class ProgramSearch:
         """Search while that is promising; returns whether the clock ended it.
 
         If most columns are open, branch and bound would not end, so the search gets most of the
-        time.
+        time then.
         """
         runs, program = self.runs, self.program
         step = step_of(core.arrays.cost, core.arrays.integer) or 0.0
@@ -231,9 +236,12 @@ class ProgramSearch:
                 self._priced = self._lagrangian(core, search.prices.price)
                 report()
             sharper = core if self._priced is None else self._priced.core
-            open_columns = sharper.open_columns(core.bound - search.least)
             few = max(FEW_OPEN, OPEN_SHARE * len(core.loss))
-            if open_columns <= few or enough(search.least):
+            if (
+                self._tree_is_promising(core.arrays)
+                or sharper.open_columns(core.bound - search.least) <= few
+                or enough(search.least)
+            ):
                 break
         return not runs.has_time_left(1.0 - part)
 
@@ -262,9 +270,70 @@ class ProgramSearch:
         if bound is not None and bound < core.bound:
             losses = knapsack_losses(program, arrays, duals)
             assert losses is not None
-            found = PricedBound(bound, duals, core.at_losses(*losses))
+            found = PricedBound(bound, duals, of_jobs, core.at_losses(*losses))
         runs.spend("bound", runs.timer.clock() - began)
         return found
+
+    def branch_assignments(self) -> Outcome:
+        """Branch and bound by prices of jobs, where these leave few columns open."""
+        from optsched.solvers.closed_form import PricedTree  # few programs are assignments
+
+        runs, program, priced = self.runs, self.program, self._priced
+        arrays = runs.build(lambda: program.to_linear().arrays)
+        tree = self._tree(arrays)
+        values = Values(Termination.IMPRECISE, words="branch and bound by prices of jobs")
+        if tree is None or priced is None:
+            return nothing_found(runs, values)
+        began, reported = runs.timer.clock(), np.inf
+        most = np.inf if runs.limits.work is None else runs.limits.work
+
+        def point() -> FloatArray:
+            return tree.of.point(tree.best, program.classes.columns)
+
+        def enough() -> bool:
+            nonlocal reported
+            if tree.least < reported:
+                reported = tree.least
+                runs.report(began, arrays.offset - tree.least, priced.bound, values.words, point)
+            return tree.nodes > most or not runs.has_time_left(0.0)
+
+        tree.run(enough)
+        runs.spend("search", runs.timer.clock() - began)
+        runs.nodes += tree.nodes
+        if tree.settled:
+            runs.use(PricedTree, "branch and bound at prices of jobs found no better assignment")
+            end = Termination.OPTIMAL
+        else:
+            end = Termination.WORK_LIMIT if tree.nodes > most else Termination.TIME_LIMIT
+        x, bound = program.complete(point()), arrays.offset - tree.bound
+        values = self._with_priced(replace(values, termination=end, x=x, bound=bound))
+        outcome = certified_allocation(runs, program, values, values.y, arrays)
+        return replace(outcome, by_clock=end is Termination.TIME_LIMIT)
+
+    def _tree(self, arrays: LinearArrays) -> AssignmentTree | None:
+        """The tree of an assignment; None where it is not promising, or no assignment is known."""
+        from optsched.solving.assignment_tree import AssignmentTree
+
+        of, priced = self.program.assignment, self._priced
+        step = step_of(arrays.cost, arrays.integer)
+        if of is None or priced is None or step is None or not self._tree_is_promising(arrays):
+            return None
+        best = None
+        if self._incumbent is not None:
+            best = of.agents_of(self._incumbent, self.program.classes)
+        if best is None:
+            return None
+        return AssignmentTree(of, best, priced.of_jobs, arrays.offset - priced.bound, step)
+
+    def _tree_is_promising(self, arrays: LinearArrays) -> bool:
+        """Whether prices of jobs leave few columns open at the first target of the tree."""
+        from optsched.solving.assignment_tree import first_reach
+
+        priced, step = self._priced, step_of(arrays.cost, arrays.integer)
+        if priced is None or step is None:
+            return False
+        target = priced.bound - first_reach(priced.bound - arrays.offset, step)
+        return priced.core.open_columns(target) <= TREE_SHARE * len(priced.core.loss)
 
     def enumerate_knapsack(self) -> Outcome:
         """Enumerate a knapsack by its number of items; the next solver starts from the best

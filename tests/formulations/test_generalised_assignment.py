@@ -243,16 +243,18 @@ def test_a_search_starts_from_a_given_assignment() -> None:
 
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=40, deadline=None)
-def test_what_a_knapsack_loses_where_an_item_must_be_taken(seed: int) -> None:
+def test_what_a_knapsack_loses_where_an_item_must_be_taken_or_left_out(seed: int) -> None:
     random = np.random.default_rng(seed)
     value, weight = random.integers(-5, 20, 7).astype(float), random.integers(0, 9, 7)
     capacity = int(random.integers(0, 25))
     sets = [np.array(z) for z in product((0, 1), repeat=7) if np.array(z) @ weight <= capacity]
     best, _ = best_items(value, weight, capacity)
-    found = losses_of_items(value, weight, capacity)
-    for item, loss in enumerate(found):
+    taken, left_out = losses_of_items(value, weight, capacity)
+    for item in range(7):
         with_item = [float(value @ z) for z in sets if z[item]]
-        assert loss == pytest.approx(best - max(with_item, default=-np.inf), abs=1e-9)
+        without = max(float(value @ z) for z in sets if not z[item])
+        assert taken[item] == pytest.approx(best - max(with_item, default=-np.inf), abs=1e-9)
+        assert left_out[item] == pytest.approx(best - without, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))

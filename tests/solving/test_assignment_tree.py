@@ -1,0 +1,75 @@
+"""The tree of assignments: its optimum is that of an enumeration, from any start and any prices."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.program.assignment import Assignment
+from optsched.solving import assignment_tree
+from optsched.solving.assignment_tree import AssignmentTree
+
+AGENTS, JOBS = 3, 7
+
+
+def assignment(seed: int, whole: bool = True) -> tuple[Assignment, FloatArray, IntArray]:
+    """A random assignment, the costs of all that fit, and these."""
+    random = np.random.default_rng(seed)
+    size = (AGENTS, JOBS)
+    use = random.integers(3, 15, size).astype(float) if whole else random.uniform(3.0, 15.0, size)
+    cost = np.round(30.0 - use + random.integers(0, 9, size))
+    missing = random.random(size) < 0.1
+    cost[missing] = np.inf
+    column = np.where(missing, -1, np.arange(AGENTS * JOBS).reshape(size))
+    room = np.full(AGENTS, np.floor(0.9 * use.sum() / AGENTS**2))
+    of = Assignment(cost, use, room, column, np.arange(AGENTS))
+    choices = [np.array(each) for each in product(range(AGENTS), repeat=JOBS)]
+    fitting = np.array([a for a in choices if of.fits(a) and np.isfinite(of.total(a))])
+    return of, np.array([of.total(a) for a in fitting]), fitting
+
+
+@pytest.mark.parametrize("moves", [assignment_tree.MOVES, 4])
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_tree_finds_what_an_enumeration_finds(
+    whole: bool, moves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few moves cells are closed in the last one of a node, and nodes are divided often."""
+    for name in ("MOVES", "FIRST_MOVES", "FIXED_EVERY"):
+        monkeypatch.setattr(assignment_tree, name, min(getattr(assignment_tree, name), moves))
+    monkeypatch.setattr("optsched.program.assignment.KNAPSACK_CELLS", 400)  # sizes are rounded
+    settled = 0
+    for seed in range(15):
+        of, costs, fitting = assignment(seed, whole)
+        if not len(costs):
+            continue
+        worst = fitting[costs.argmax()]
+        random = np.random.default_rng(seed)
+        price = random.normal(20.0, 8.0, JOBS)  # poor ones, as good prices settle most at once
+        tree = AssignmentTree(of, worst, price, float(of.cost.min(axis=0).sum()), 1.0)
+        tree.run(lambda: False)
+        assert tree.settled and of.fits(tree.best)
+        assert tree.least == costs.min()
+        settled += tree.nodes > 1
+    assert settled > 0
+
+
+def test_a_tree_that_is_stopped_has_a_bound_and_goes_on() -> None:
+    of, costs, fitting = next(
+        found for found in map(assignment, range(15)) if len(found[1]) and np.ptp(found[1]) > 5
+    )
+    bound = float(of.cost.min(axis=0).sum())
+    tree = AssignmentTree(of, fitting[costs.argmax()], np.zeros(JOBS), bound, 1.0)
+    asked = 0
+
+    def enough() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked % 50 == 0  # more than the moves of a node, which begins anew
+
+    while not tree.settled:
+        tree.run(enough)
+        assert tree.bound <= costs.min() <= tree.least
+    assert tree.least == costs.min()
