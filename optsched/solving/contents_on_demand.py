@@ -211,7 +211,6 @@ class _Generation(ColumnLoop[FloatArray]):
         return bool(found)
 
     def _add_found(self, found: Sequence[_Found]) -> None:
-        """Make contents columns."""
         self._made += len(found)
         if found:
             node_class = np.array([one.node_class for one in found], np.int64)

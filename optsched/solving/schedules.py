@@ -452,7 +452,7 @@ class _KnownSchedule:
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Without a bound."""
+        """Of the schedule alone: it states no bound."""
         return certify_point(self.plan.program.arrays, self.x, self.value, "none")
 
 
