@@ -117,7 +117,12 @@ class AssignmentTree:
     @property
     def settled(self) -> bool:
         """Whether no better assignment exists."""
-        return self.bound > self.least - self.step * (1.0 - ROUNDED)
+        return self.bound > self._better
+
+    @property
+    def _better(self) -> float:
+        """What an assignment that is better than the best one costs at most."""
+        return self.least - self.step * (1.0 - ROUNDED)
 
     def run(self, enough: Callable[[], bool]) -> None:
         """Search depth first until the best assignment is proven or `enough` says so; it is asked
@@ -130,14 +135,14 @@ class AssignmentTree:
                 moves = MOVES if self._left else FIRST_MOVES
                 self._left.extend(self._children(node, moves, enough))
             else:  # no assignment costs at most the target
-                self.bound = min(self.least, self._highest + self.step * (1.0 - ROUNDED))
+                self.bound = self.least if self._highest >= self._better else self._highest
                 self._reach *= FARTHER
                 self._plant()
 
     @property
     def _target(self) -> float:
         """What the assignments that the tree looks for cost at most."""
-        return min(self.least - self.step * (1.0 - ROUNDED), self._highest)
+        return min(self._better, self._highest)
 
     def _children(self, node: Node, moves: int, enough: Callable[[], bool]) -> list[Node]:
         """The nodes that take the place of a node; none if it holds no better assignment, the node

@@ -73,3 +73,20 @@ def test_a_tree_that_is_stopped_has_a_bound_and_goes_on() -> None:
         tree.run(enough)
         assert tree.bound <= costs.min() <= tree.least
     assert tree.least == costs.min()
+
+
+def test_targets_between_two_costs_prove_no_more_than_they_refute() -> None:
+    tried = 0
+    for seed in range(15):
+        of, costs, fitting = assignment(seed)
+        if not len(costs) or not (costs == costs.min() + 1.0).any():
+            continue
+        near = fitting[(costs == costs.min() + 1.0).argmax()]
+        # The first target is two steps above the bound: .3 below the optimum
+        tree = AssignmentTree(of, near, np.full(JOBS, 20.0), costs.min() - 2.3, 1.0)
+        while not tree.settled:
+            tree.run(lambda: False)
+            assert tree.bound <= costs.min()
+        assert tree.least == costs.min()
+        tried += 1
+    assert tried > 0
