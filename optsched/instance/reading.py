@@ -49,12 +49,13 @@ def _whole(file: BinaryIO) -> bytes:
     """The bytes of a file, read in pieces, so that too large a file is noticed before it fills the
     memory.
     """
-    data = bytearray()
+    pieces, size = [], 0
     while piece := file.read(2**24):
-        data += piece
-        if len(data) > LARGEST:
+        pieces.append(piece)
+        size += len(piece)
+        if size > LARGEST:
             raise InvalidInput("", f"more than {LARGEST:,} bytes", "a smaller file")
-    return bytes(data)
+    return b"".join(pieces)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -245,7 +246,8 @@ def _refuse_repeated_keys(text: bytes, document: Any) -> None:
     """
     # The text has at least one match per key. If the document has as many keys, none was dropped.
     keys = _count_keys(document, text.count(b"{") + text.count(b"["))
-    if text.count(b":") == keys or len(_KEY.findall(text)) == keys:
+    # `":"` is all that most files have; looking for blanks before the colon takes ten times as long.
+    if text.count(b'":') == keys or len(_KEY.findall(text)) == keys:
         return
     again = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str)
     path = _path_of_repeated(again)

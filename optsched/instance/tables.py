@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,11 +218,9 @@ class JobNames(Displayed):
     def rows(self, names: Sequence[str | None]) -> IntArray:
         """Rows of jobs, -1 where there is none of this name."""
         if self._names is None:
-            found = [-1 if name is None else self.get(name) for name in names]
-        else:
-            by_name = self._rows_by_name(self._names)
-            found = [-1 if name is None else by_name.get(name, -1) for name in names]
-        return np.array(found, np.int64)
+            return np.array([-1 if name is None else self.get(name) for name in names], np.int64)
+        by_name: dict[Any, int] = self._rows_by_name(self._names)
+        return np.fromiter(map(by_name.get, names, repeat(-1)), np.int64, len(names))
 
     def index(self, name: str) -> int:
         """Row of a job; raises KeyError."""

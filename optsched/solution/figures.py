@@ -29,6 +29,8 @@ def by_class(C: Classes, figures: Mapping[str, Mapping[str, float]]) -> dict[str
     """Figures of jobs, by name, as figures of classes: those of the first job;
     NaN where there is none.
     """
+    if not figures:
+        return {}
     names = C.instance.jobs_table.names
     first = [names[job] for job in C.first.tolist()]
     return {

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,8 @@ class Resolver:
         attributes = [_text(given) if given else "{}" for given in rows.column("attributes")]
         fields = map(rows.column, ("pool", "gpus", "nodes", "share"))
         ways = zip(*fields, attributes, strict=True)
-        configuration = np.array([self._configuration.get(way, -1) for way in ways], np.int64)
+        known = map(self._configuration.get, ways, repeat(-1))
+        configuration = np.fromiter(known, np.int64, len(rows))
         option = np.full(len(rows), -1)
         for number, given in enumerate(rows.column("option")):
             if given is not None and job[number] >= 0:
@@ -290,11 +292,12 @@ def check_throughput(
     classes = rows.classes
     jobs = np.flatnonzero(classes.of_job >= 0)
     written = classes.instance.jobs_table.names.written()
-    names = [written[job] for job in jobs.tolist()]
-    known = set(names)
-    for name in [name for name in throughput if name not in known]:
-        findings.add(join("throughput", [name]), "expected no entry: the job is not in the program")
-    found = np.array([throughput.get(name, np.nan) for name in names])
+    names = list(map(written.__getitem__, jobs.tolist()))
+    if not throughput.keys() <= (known := set(names)):
+        for name in [name for name in throughput if name not in known]:
+            why = "expected no entry: the job is not in the program"
+            findings.add(join("throughput", [name]), why)
+    found = np.fromiter(map(throughput.get, names, repeat(np.nan)), np.float64, len(names))
     due = rows.throughput[jobs]
     for place in np.flatnonzero(_apart(found, due, 1e-12)).tolist():
         job, name, total = int(jobs[place]), names[place], float(due[place])
