@@ -236,6 +236,8 @@ def repeated_key(path: Sequence[int | str]) -> InvalidInput:
 
 _KEY = re.compile(rb'"\s*:')
 """Matches the end of every key, and little else, because quotes inside a text are escaped."""
+BEFORE_COLON = (b'":', b" :", b"\t:", b"\n:", b"\r:")
+"""A key ends with one of these: its quote, or a blank behind the quote."""
 
 
 def _refuse_repeated_keys(text: bytes, document: Any) -> None:
@@ -245,9 +247,9 @@ def _refuse_repeated_keys(text: bytes, document: Any) -> None:
     Only if the numbers differ, the text is parsed again with a hook that sees all keys.
     """
     # The text has at least one match per key. If the document has as many keys, none was dropped.
+    # The counts of `BEFORE_COLON` have as many matches and more, in a tenth of the time.
     keys = _count_keys(document, text.count(b"{") + text.count(b"["))
-    # `":"` is all that most files have; looking for blanks before the colon takes ten times as long.
-    if text.count(b'":') == keys or len(_KEY.findall(text)) == keys:
+    if sum(map(text.count, BEFORE_COLON)) == keys or len(_KEY.findall(text)) == keys:
         return
     again = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str)
     path = _path_of_repeated(again)

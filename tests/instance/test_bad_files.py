@@ -146,6 +146,7 @@ def test_truncated_json(file_refusal: FileRefusal, two_types: Document, step: in
     ("once", "twice", "path"),
     [
         ('"steps": 5000', '"steps": 1, "steps": 2, "steps" : 5000', "jobs[1].steps"),
+        ('"steps": 5000', '"steps": 1, "steps" : 5000', "jobs[1].steps"),
         ('"steps": 5000', '"st\\u0065ps": 1, "steps": 5000', "jobs[1].steps"),
         (
             '"now"',
