@@ -138,6 +138,19 @@ def exact_level(program: AllocationProgram) -> Fraction:
                 ]
 
 
+def test_jobs_on_a_few_of_many_pools_agree_with_simplex() -> None:
+    """Their tables have a place for each of their columns, not for each of 200 pools."""
+    random = np.random.default_rng(5)
+    jobs, pools = 60, 200
+    rates = random.lognormal(0.0, 1.0, (jobs, pools)) * (random.random((jobs, pools)) < 0.05)
+    rates[:, -1] = 1.0
+    program = allocation(rates, random.choice([1, 2], jobs), random.integers(1, 3, pools))
+    assert market_of(program).width < pools
+    ours, theirs = solved(program), solved(program, "highs", tolerance=1e-10)
+    assert ours.status is Status.OPTIMAL and ours.certificate.ok, ours.certificate.problems
+    assert ours.value == pytest.approx(theirs.value, rel=1e-8)
+
+
 def test_small_instances_agree_with_rationals() -> None:
     known = [program for seed in range(60) if len((program := drawn(seed, 6)).classes)]
     for program in known:

@@ -25,7 +25,8 @@ from optsched.solvers.prices.kernels import sweeps_for
 Places = NDArray[np.signedinteger[Any]]
 """Places of classes, in as few bytes as they need."""
 WIDEST = 64
-"""Most columns of a class; beyond it a table of rows would waste too much memory."""
+"""Most places of a class; beyond it a table of rows would waste too much memory, and numbers of
+places need more than the byte that they have."""
 
 
 @dataclass(frozen=True)
@@ -286,10 +287,11 @@ def market_of(program: AllocationProgram, closed_columns: BoolArray | None = Non
     barred[limits.closed_columns] = True
     if barred.any():
         level = np.where(barred, 0.0, level)
-    # Where each column holds one resource, costs are R numbers instead of one for each column.
+    # Where each column holds one resource, costs are R numbers instead of one for each column. Jobs
+    # on a few of many pools would have a table of mostly empty places.
     one_good: IntArray | None = None
     amount: FloatArray | None = None
-    if not (row >= goods).any():
+    if not (row >= goods).any() and len(row) <= WIDEST:
         one_good = np.arange(len(row))
         table, place, amount = _by_good(C, level, row)
     if amount is None:
