@@ -297,7 +297,7 @@ def test_dominated_columns(seed: int) -> None:
 
 
 def test_pruning_may_stop_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dominance, "ROUNDS", 1)
+    monkeypatch.setattr(dominance, "COMPARED", 1)
     owner, value = np.zeros(5, np.int64), np.array([5.0, 4, 3, 2, 1])
     use = sp.csr_matrix([[2.0, 3, 1, 1, 0]])
     assert dominated(owner, value, use, np.ones(5, bool)).tolist() == [
