@@ -26,6 +26,7 @@ from optsched.assembly import (
     formulation_of,
     load,
     make_constraint,
+    make_constraints,
     make_formulation,
     model_of,
     own_constraints,
@@ -64,6 +65,7 @@ from optsched.solving.limits import make_limits, timer_of
 from optsched.solving.procedures import cut_off
 
 if TYPE_CHECKING:
+    from optsched.program.space import TenantCells
     from optsched.solution.solution import Packed
     from optsched.verify.starts import StartSource
 
@@ -400,7 +402,8 @@ def realise(
     started = time.perf_counter()
     timer = timer.keeping(len(solution.instance.jobs_table))
     engine = Engine(load_solver, solver, limits, timer=timer)
-    made = cut(solution.allocation, engine, method, rounds, solution.constraints)
+    cells = _reserved_cells(solution)
+    made = cut(solution.allocation, engine, method, rounds, solution.constraints, cells)
     spent = time.perf_counter() - started
     total = solution.timings.get("total", 0.0) + spent
     notes = notes_after_rounds(solution.notes)
@@ -443,7 +446,8 @@ def place(
         There is no allocation, it has no such row, the solution decides layouts of GPUs (MIG), its
         rows take turns and are not realised in rounds, or the cluster has more than 5 million GPUs.
     """
-    from optsched.placement import WORK, place_rows, runs_first
+    from optsched.instance.staying import must_stay
+    from optsched.placement import WORK, bind_cells, place_rows, runs_first
 
     started = time.perf_counter()
     if solution.schedule is not None and solution.schedule.layouts is not None:
@@ -467,6 +471,8 @@ def place(
         wanted = np.unique(np.array(rows, np.int64))
     assert solution.allocation is not None
     allocation = solution.allocation
+    cells = _reserved_cells(solution)
+    bound = bind_cells(solution.instance, cells, must_stay(solution.instance)) if cells else None
     placement = place_rows(
         allocation.classes,
         allocation.rows,
@@ -475,6 +481,7 @@ def place(
         solution.constraints,
         work=WORK,
         seats=allocation.seats,
+        cells=bound if allocation.seats is None else None,
     )
     spent = time.perf_counter() - started
     # A second placement replaces the first one, and its time.
@@ -488,6 +495,13 @@ def place(
     notes += notes_on(formulation, solution.candidates, placed=True, extended=solution.extended)
     solution = replace(solution, placement=placement, timings=timings, notes=tuple(notes))
     return replace(solution, notes=notes_after_placement(solution))
+
+
+def _reserved_cells(solution: Solution) -> list[TenantCells]:
+    """Cells that the side constraints of a solution reserve for tenants."""
+    made = make_constraints(solution.constraints)
+    cells = (constraint.reserves(solution.instance) for constraint in made)
+    return [one for one in cells if one is not None]
 
 
 def check_placeable(instance: Instance) -> None:

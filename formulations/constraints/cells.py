@@ -48,9 +48,9 @@ class Cells(SideConstraint):
         tenant    whose jobs.
         owns      {size: cells}, such as {"8": 2, "4": 1}: sizes in GPUs.
         pools     names of the pools that the cells are of; without it all.
-        reserved  the cells are aligned GPUs of one node, which other jobs leave alone. For whole
-                  jobs with placeable; then a part of a gang takes a cell where it is, whatever its
-                  worst split may be.
+        reserved  the cells are aligned GPUs of one node, which other jobs leave alone. A part of a
+                  gang takes a cell where it is, whatever its worst split may be. Whole jobs need
+                  placeable; for fractions of time cells are capacities (a relaxation).
 
     References
         H. Zhao et al., "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees", OSDI 2020.
@@ -110,7 +110,7 @@ class Cells(SideConstraint):
 
     def rows(self, C: Classes) -> SideRows | None:
         if self.options.reserved:
-            return None  # `Space` has rows instead: reserved, inside, beside
+            return None  # rows of all tenants: those of `Space` for whole jobs, else `cell_rows`
         sizes = self.sizes
         owned = np.array([self.options.owns[str(size)] for size in sizes.tolist()], np.float64)
         jobs = part_of(C, C.common(of_tenant(self.kind, self.options.tenant, C.instance)))

@@ -30,6 +30,7 @@ from optsched.solution import Conflict, Solution
 if TYPE_CHECKING:  # most formulations plan no schedules, and have no side constraints
     from optsched.formulation.restarts import Restarts
     from optsched.program import SideRows, Space
+    from optsched.program.space import TenantCells
     from optsched.solution import Schedule
     from optsched.solution.plan import Plan
     from optsched.solution.stage import Stage
@@ -480,6 +481,13 @@ class Formulation(ABC, Displayed):
                 raise self.no_rows
             return program
         side = self.side_rows(C, program.side)
+        # Whole jobs find the cells on nodes: `Space` has these rows.
+        reserved = () if program.integral else self._reserved(C.instance)
+        if reserved:
+            from optsched.program.space import cell_rows  # few programs have them
+
+            cells = cell_rows(C, reserved)
+            side = side if cells is None else (*side, cells)
         if self.constraints or self.extend is not None:
             program = replace(program, side=side, extend=self.extend, space=self._space(program))
         if self.options.parts > 1 and len(C):
@@ -516,18 +524,22 @@ class Formulation(ABC, Displayed):
                 side.append(replace(rows, name=name, assumption=constraint.assumes))
         return tuple(side)
 
+    def _reserved(self, instance: Instance) -> list[TenantCells]:
+        """Cells that the side constraints reserve for tenants."""
+        cells = (constraint.reserves(instance) for constraint in self.constraints)
+        return [one for one in cells if one is not None]
+
     def _space(self, program: AllocationProgram) -> Space | None:
         """Where whole jobs must find room, as a side constraint asks."""
-        C = program.classes
-        reserved = (constraint.reserves(C.instance) for constraint in self.constraints)
-        cells = [one for one in reserved if one is not None]
-        if cells and not (program.integral and any(c.knows_nodes for c in self.constraints)):
-            raise UsageError(
-                f"cells of tenant {cells[0].tenant} are reserved: this needs whole jobs "
-                "(the option integral) and the constraint placeable"
-            )
         if not program.integral:
             return None
+        C = program.classes
+        cells = self._reserved(C.instance)
+        if cells and not any(constraint.knows_nodes for constraint in self.constraints):
+            raise UsageError(
+                f"cells of tenant {cells[0].tenant} are reserved: whole jobs (the option integral) "
+                "find them with the constraint placeable"
+            )
         apart = self._apart(C.instance)
         spaces = (constraint.space(C, apart, cells, self.timer) for constraint in self.constraints)
         return next((space for space in spaces if space is not None), None)

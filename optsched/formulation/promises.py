@@ -40,6 +40,9 @@ def notes_on_promises(solution: Solution) -> tuple[str, ...]:
     C = allocation.classes
     used = np.bincount(C.configuration[allocation.x > 0]).nonzero()[0]
     on_nodes, in_turn = _pools_that_may_promise_too_much(allocation, used)
+    reserved = any(item.get("reserved") for item in solution.constraints if item["kind"] == "cells")
+    if reserved and not allocation.integral:
+        return (f"reserved cells are a relaxation for fractions of time: {SHARE_DELIVERED}",)
     if any(item["kind"] == "placeable" for item in solution.constraints):
         # It finds nodes for whole jobs, but only bounds fractions of time.
         bounded = not allocation.integral and (on_nodes or in_turn)

@@ -201,8 +201,8 @@ class JobColumns:
 
     def _gpus(self, gpus: list[Any], at: Path) -> tuple[list[int], list[int], list[int]]:
         """Least and most GPUs, and the row of the list of levels."""
-        # Fast path for chunks that have only gangs.
-        if set(map(type, gpus)) == {int}:
+        # Fast path for chunks that have only gangs, or nothing: an event may have no jobs.
+        if set(map(type, gpus)) <= {int}:
             return gpus, gpus, [-1] * len(gpus)
         ranges = [self._range(each, place, at) for place, each in enumerate(gpus)]
         least, most, levels = (list(column) for column in zip(*ranges, strict=True))

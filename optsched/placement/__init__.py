@@ -6,6 +6,7 @@ from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
     from optsched.placement.beside import PlacedRows, place_beside
+    from optsched.placement.bound_cells import BoundCells, bind_cells
     from optsched.placement.cells import BuddyCells, place_pods
     from optsched.placement.checks import check_placement, check_rounds
     from optsched.placement.exact import WORK
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 _HOME = {
     "METHODS": ".realisation",
     "WORK": ".exact",
+    "BoundCells": ".bound_cells",
     "BuddyCells": ".cells",
     "Fragmentation": ".fragmentation",
     "Instant": ".instant",
     "PlacedRows": ".beside",
     "SlicedGpus": ".gpu_slices",
     "Occupied": ".occupied",
+    "bind_cells": ".bound_cells",
     "check_placement": ".checks",
     "check_rounds": ".checks",
     "fragmentation_of": ".fragmentation",
@@ -45,12 +48,14 @@ _HOME = {
 __all__ = [
     "METHODS",
     "WORK",
+    "BoundCells",
     "BuddyCells",
     "Fragmentation",
     "Instant",
     "Occupied",
     "PlacedRows",
     "SlicedGpus",
+    "bind_cells",
     "check_placement",
     "check_rounds",
     "fragmentation_of",

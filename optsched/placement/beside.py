@@ -22,6 +22,7 @@ from optsched.arrays.values import cached_property, replace
 from optsched.candidates import Classes, JobRows
 from optsched.instance.cluster import Numbering
 from optsched.placement.best_fit import FreeRoom, best_fit, choose, why_refused
+from optsched.placement.bound_cells import BoundCells
 from optsched.placement.occupied import Occupied, refuse_placed_twice
 from optsched.placement.one_node import GpusByRow, OneNodeRoom, RoomMade
 from optsched.placement.problem import Problem
@@ -87,6 +88,19 @@ class PlacedRows:
         names = iter(self.numbering.gpu_names(self.gpu))
         return tuple(tuple(islice(names, gpus)) for gpus in self.count.tolist())
 
+    @classmethod
+    def join(
+        cls, parts: Sequence[PlacedRows], wanted: IntArray, numbering: Numbering
+    ) -> PlacedRows:
+        """All rows of some parts, in the order in which they were wanted."""
+        gpus = {row: gpu for part in parts for row, gpu in part.by_row().items()}
+        refused = {item.row: item for part in parts for item in part.refused}
+        placed = [row for row in wanted.tolist() if row in gpus]
+        gpu = np.concatenate([EMPTY, *(gpus[row] for row in placed)])
+        length = np.array([len(gpus[row]) for row in placed], np.int64)
+        left = tuple([refused[row] for row in wanted.tolist() if row in refused])
+        return cls(np.array(placed, np.int64), gpu, length, left, numbering)
+
     def by_row(self) -> GpusByRow:
         """The GPUs of each row, by its number."""
         last = self.count.cumsum()
@@ -103,6 +117,7 @@ def place_beside(
     constraints: Iterable[Mapping[str, Any]] = (),
     *,
     barred: Sequence[Collection[str]] | None = None,
+    cells: BoundCells | None = None,
 ) -> PlacedRows:
     """GPUs for rows that start, while all other rows stay where they are.
 
@@ -127,6 +142,8 @@ def place_beside(
         that have GPUs.
     barred : sequence of collections of str, length W, optional
         Names of nodes that each row must not use.
+    cells : BoundCells, optional
+        Reserved cells: jobs of a tenant have GPUs of its cells, all others of no cell.
 
     Returns
     -------
@@ -140,7 +157,10 @@ def place_beside(
     UsageError
         ``barred`` has another length, or names that are no nodes.
     """
-    requests = Requests.of(classes, rows, np.asarray(wanted, np.int64), constraints, barred)
+    wanted = np.asarray(wanted, np.int64)
+    if cells is not None:
+        return _place_in_cells(classes, rows, wanted, occupied, constraints, barred, cells)
+    requests = Requests.of(classes, rows, wanted, constraints, barred)
     jobs = requests.jobs_of_all
     twice = (np.bincount(jobs) > 1).nonzero()[0]
     if len(twice):
@@ -162,6 +182,35 @@ def place_beside(
     return PlacedRows(requests.row[placed], gpu, requests.gpus[placed], refused, numbering)
 
 
+def _place_in_cells(
+    classes: Classes,
+    rows: JobRows,
+    wanted: IntArray,
+    occupied: Occupied,
+    constraints: Iterable[Mapping[str, Any]],
+    barred: Sequence[Collection[str]] | None,
+    cells: BoundCells,
+) -> PlacedRows:
+    """`place_beside`, owner by owner, on the GPUs of each."""
+    owner = cells.owner_of_columns(classes)[rows.column[wanted]]
+    found: list[PlacedRows] = []
+    for number in np.unique(owner).tolist():
+        own = (owner == number).nonzero()[0]
+        bars = None if barred is None else [barred[place] for place in own.tolist()]
+        placed = place_beside(
+            classes,
+            rows,
+            wanted[own],
+            cells.beside(occupied, number),
+            constraints,
+            barred=bars,
+        )
+        on = Occupied.of_numbers(classes, rows, placed.row, placed.gpu, placed.count)
+        occupied = occupied.and_also(on)
+        found.append(placed)
+    return PlacedRows.join(found, wanted, classes.instance.cluster.numbering)
+
+
 class ColumnsWithRoom(NamedTuple):
     """Room for one more job, alone, beside occupied GPUs.
 
@@ -177,7 +226,9 @@ class ColumnsWithRoom(NamedTuple):
     gpus: FloatArray
 
 
-def columns_with_room(classes: Classes, column: IntArray, occupied: Occupied) -> ColumnsWithRoom:
+def columns_with_room(
+    classes: Classes, column: IntArray, occupied: Occupied, cells: BoundCells | None = None
+) -> ColumnsWithRoom:
     """Of the given columns, those in which a job without GPUs has room beside occupied GPUs.
 
     Anti-affinity and barred nodes are not considered.
@@ -186,6 +237,16 @@ def columns_with_room(classes: Classes, column: IntArray, occupied: Occupied) ->
     pools = len(classes.instance.cluster.pools)
     if not len(column):
         return ColumnsWithRoom(mask, np.zeros(pools))
+    if cells is not None:
+        # The GPUs of all owners are different ones, so their sums are those of the pools.
+        owner = cells.owner_of_columns(classes)[column]
+        found = [
+            columns_with_room(classes, column[owner == number], cells.beside(occupied, number))
+            for number in np.unique(owner).tolist()
+        ]
+        return ColumnsWithRoom(
+            np.any([one.mask for one in found], axis=0), np.sum([one.gpus for one in found], axis=0)
+        )
     requests = Requests.of_columns(classes, column)
     problem = Problem.of(requests, occupied)
     mask[column[requests.row[problem.fewest > 0]]] = True
@@ -290,6 +351,8 @@ class Occupants:
         Nodes that each of some rows must not use.
     wanted : IntArray
         Rows for which room may be made.
+    cells : BoundCells or None
+        Reserved cells.
     """
 
     classes: Classes
@@ -302,6 +365,7 @@ class Occupants:
     running: IntArray
     barred: Callable[[IntArray], list[Collection[str]] | None]
     wanted: IntArray
+    cells: BoundCells | None = None
 
     def make_room(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
         """Make room for a row and return the changes; None, without any change, if it is
@@ -318,6 +382,9 @@ class Occupants:
         most : float
             Most running jobs that may be stopped or moved.
         """
+        if self.cells is not None:
+            same = self._of_owner(row, self.cells)
+            return same.make_room(row, victims[same.movable[victims]], most)
         one_node = self._one_node
         change = one_node.clear_node_for(row, victims, most) if row in one_node else None
         if change is None and not (row in one_node and self._knows_all(row)):
@@ -330,6 +397,22 @@ class Occupants:
             self.seats.give(np.array(moved, np.int64), np.concatenate(gpus), count)
             self.seats.leave(change.out)
         return change
+
+    def _of_owner(self, row: int, cells: BoundCells) -> Occupants:
+        """The same with the GPUs and the rows of the owner of a row alone: nobody else can make room
+        for it.
+        """
+        owner = cells.owner_of_columns(self.classes)[self.rows.column]
+        seated = self.seats.with_gpus
+        held = self.fixed.and_also(self._on(seated, *self.seats.gpus(seated)))
+        same = owner == owner[row]
+        return replace(
+            self,
+            fixed=self.fixed.and_also(cells.others(held, int(owner[row]))),
+            movable=self.movable & same,
+            wanted=self.wanted[same[self.wanted]],
+            cells=None,
+        )
 
     def _knows_all(self, row: int) -> bool:
         """Whether all movable rows in the pool of a row hold and need one node each."""

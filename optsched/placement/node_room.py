@@ -8,7 +8,7 @@ placement, and the prices give a bound over all contents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Classes
 from optsched.placement.requests import anti_affinity_sets
 from optsched.program import LinearArrays, LinearProgram, Space, Variables
-from optsched.program.space import finds_nodes, seated_types
+from optsched.program.space import TenantCells, finds_nodes, seated_types
 from optsched.solution.certificate import dual_bound
 from optsched.solving.contents_on_demand import priced_contents
 from optsched.solving.engine import Engine
@@ -68,17 +68,18 @@ class NodeRoom:
         column: IntArray,
         engine: Engine,
         constraints: Iterable[Mapping[str, Any]],
+        cells: Sequence[TenantCells] = (),
     ) -> NodeRoom | None:
         """None if the sums of the pools are enough: all rows use one whole GPU and need no other
-        resource of their node.
+        resource of their node, and no cells are reserved for tenants.
         """
         jobs = len(classes.instance.jobs_table)
         apart = [mask_of(rows, jobs) for rows in anti_affinity_sets(classes, constraints)]
-        space = Space.of(classes, apart)
+        space = Space.of(classes, apart, cells)
         types = space.types
         plain = (types.gpus == 1) & (types.share == 1)
         plain &= ~types.need.any(axis=1) & ~types.apart.any(axis=1)
-        if plain.all():
+        if plain.all() and not cells:
             return None
         return cls(KnownContents(space), column, engine)
 
@@ -94,10 +95,14 @@ class NodeRoom:
     def alone(self) -> BoolArray:
         """Mask of the rows that have room if nothing else runs, shape (A,)."""
         type_ = self._types(np.arange(len(self.column)))
+        types, first = np.unique(type_, return_index=True)
         able = [
-            bool(seated_types(self.space, np.array([t]))[0][0]) for t in np.unique(type_).tolist()
+            len(self.fitting(np.array([row]))) > 0
+            if self.space.reserved is not None
+            else bool(seated_types(self.space, np.array([t]))[0][0])
+            for t, row in zip(types.tolist(), first.tolist(), strict=True)
         ]
-        return np.array(able, bool)[np.searchsorted(np.unique(type_), type_)]
+        return np.array(able, bool)[np.searchsorted(types, type_)]
 
     def fitting(self, rows: IntArray) -> IntArray:
         """Of some rows, not all different, those that find room together: by best fit; if that
@@ -109,7 +114,9 @@ class NodeRoom:
         types = self.space.types
         gpus, share = np.append(types.gpus, 0)[type_], np.append(types.share, 0.0)[type_]
         order = np.lexsort((type_, -share, -gpus))
-        seated, space = seated_types(self.space, type_[order])
+        seated, space = np.zeros(len(rows), bool), self.space
+        if self.space.reserved is None:  # best fit knows no cells
+            seated, space = seated_types(self.space, type_[order])
         if seated.all():
             self.known.space = space  # later calls for some of these rows find room again
             return rows

@@ -45,7 +45,7 @@ class Occupied:
     ----------
     instance : Instance
     job, partner : IntArray, shape (S,)
-        Rows of the job table; partner -1 for a job alone.
+        Rows of the job table; partner -1 for a job alone, job -1 for GPUs that nobody may have.
     profile : IntArray, shape (S,)
         Profile of its slices (MIG), among those of the pool; `NO_SLICE` for none.
     need : FloatArray, shape (S, 2)
@@ -282,8 +282,9 @@ class Occupied:
 
     @property
     def jobs(self) -> IntArray:
-        """Rows of all of these jobs in the job table."""
-        return np.concatenate([self.job, self.partner[self.partner >= 0]])
+        """Rows of all of these jobs in the job table; a holder without a job has none."""
+        jobs = np.concatenate([self.job, self.partner])
+        return jobs[jobs >= 0]
 
     def nodes_of(self, jobs: IntArray) -> IntArray:
         """Nodes of the cluster on which any of these jobs has GPUs."""

@@ -12,6 +12,7 @@ from optsched.arrays import EMPTY, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.errors import UsageError
 from optsched.placement.best_fit import best_fit, why_refused
+from optsched.placement.bound_cells import BoundCells
 from optsched.placement.bounds import bounds, most_bandwidth
 from optsched.placement.exact import COLUMNS, size, solve_exactly
 from optsched.placement.granted import granted_shares
@@ -48,6 +49,7 @@ def place_rows(
     occupied: Occupied | None = None,
     barred: Sequence[Collection[str]] | None = None,
     seats: GangSeats | None = None,
+    cells: BoundCells | None = None,
 ) -> Placement:
     """GPUs for rows of an allocation that run at the same time.
 
@@ -81,6 +83,9 @@ def place_rows(
         Names of nodes that each row must not use.
     seats : GangSeats, optional
         A placement that the program of these rows has found; the better one is taken.
+    cells : BoundCells, optional
+        Reserved cells: jobs of a tenant have GPUs of its cells, all others of no cell. ``seats`` know
+        theirs.
 
     Returns
     -------
@@ -112,7 +117,7 @@ def place_rows(
     requests = Requests.of(classes, rows, wanted[others], constraints, barred)
     refuse_placed_twice(fixed.occupied, requests.jobs_of_all)
     wanted_count = len(requests) + len(refused) + len(placed)
-    solved = list(_solved_parts(requests, fixed.occupied, engine, columns, work, seats))
+    solved = list(_solved_parts(requests, fixed.occupied, engine, columns, work, seats, cells))
     for part in solved:
         placed |= part.gpus
         refused |= part.refused
@@ -141,15 +146,27 @@ def _solved_parts(
     columns: int,
     work: int | None,
     seats: GangSeats | None,
+    cells: BoundCells | None,
 ) -> Iterator[_Solved]:
-    """Placements of the requests; each set of pools with common resources is one problem."""
+    """Placements of the requests; each set of pools with common resources is one problem, and so
+    are the GPUs of each owner of cells.
+    """
     searcher = engine
     if work is not None:
         limits = replace(engine.limits, work=work)
         searcher = Engine(engine.load, engine.solver, limits, timer=engine.timer)
-    for pools in _components(requests):
-        part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
-        yield _solve(Problem.of(part, occupied), engine, searcher, columns, seats)
+    owner = np.zeros(len(requests), np.int64)
+    if cells is not None:
+        owner = cells.owner_of_columns(requests.classes)[requests.column]
+    for number in np.unique(owner).tolist():
+        own = requests.take(np.flatnonzero(owner == number))
+        for pools in _components(own):
+            part = own.take(np.flatnonzero(np.isin(own.pool, pools)))
+            beside = occupied if cells is None else cells.beside(occupied, number)
+            solved = _solve(Problem.of(part, beside), engine, searcher, columns, seats)
+            yield solved
+            if cells is not None:  # nodes of several owners have their CPUs once
+                occupied = occupied.and_also(solved.problem.occupied_by(solved.best.assignment))
 
 
 def _figures(worth: Worth, limits: Bounds) -> dict[str, float]:

@@ -381,13 +381,11 @@ class Problem:
             nodes = nodes.beside(occupied)
         return cls(requests, nodes, _closed(requests, nodes, occupied))
 
-    def beside(self, assignment: Assignment) -> Problem:
-        """The same problem where the GPUs of an assignment are occupied."""
-        if not assignment:
-            return self
+    def occupied_by(self, assignment: Assignment) -> Occupied:
+        """The GPUs of an assignment."""
         R = self.requests.take(np.array(sorted(assignment), np.int64))
         owner = owners(R.gpus)
-        occupied = Occupied(
+        return Occupied(
             R.classes.instance,
             R.job,
             R.partner,
@@ -398,8 +396,14 @@ class Problem:
             R.share[owner],
             owner,
         )
+
+    def beside(self, assignment: Assignment) -> Problem:
+        """The same problem where the GPUs of an assignment are occupied."""
+        if not assignment:
+            return self
+        occupied = self.occupied_by(assignment)
         closed = self.closed
-        if R.sets:
+        if self.requests.sets:
             more = _closed(self.requests, self.nodes, occupied)
             closed = tuple(map(np.union1d, closed, more))
         return Problem(self.requests, self.nodes.beside(occupied), closed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from optsched.placement.node_room import NodeRoom
 from optsched.placement.open_shop import as_open_shop, decompose
 from optsched.placement.patterns import Items, shortest, spread
 from optsched.placement.shares import FULL
-from optsched.program.space import PLACEABLE
+from optsched.program.space import PLACEABLE, TenantCells
 from optsched.solution import Allocation, Rounds
 from optsched.solving.engine import Engine
 
@@ -41,6 +41,7 @@ def realise(
     method: str = "auto",
     rounds: int | None = None,
     constraints: Iterable[Mapping[str, Any]] = (),
+    cells: Sequence[TenantCells] = (),
 ) -> Rounds:
     """Cut an allocation of fractions of time into slices in which whole jobs run side by side.
 
@@ -65,6 +66,8 @@ def realise(
     constraints : iterable of mappings
         Side constraints. With ``placeable``, rows that run at one time have room on nodes, except
         by ``priority``.
+    cells : sequence of TenantCells
+        Cells that are reserved for tenants: rows that run at one time have room beside them.
 
     Returns
     -------
@@ -75,7 +78,7 @@ def realise(
     ------
     UsageError
         The method is unknown, the number of rounds is out of range, ``open-shop`` does not apply,
-        or an engine is missing.
+        an engine is missing, or ``priority`` is to keep reserved cells.
     """
     if method not in METHODS:
         raise InvalidArgument("method", repr(method), f"one of {', '.join(METHODS)}")
@@ -84,8 +87,13 @@ def realise(
     rows = allocation.rows
     constraints = list(constraints)
     nodes, counted = None, any(item["kind"] == PLACEABLE for item in constraints)
-    if counted and engine is not None and method != "priority":
-        nodes = NodeRoom.of(allocation.classes, rows.column, engine, constraints)
+    if cells and (engine is None or method == "priority"):
+        raise UsageError(
+            f"cells of tenant {cells[0].tenant} are reserved: the method {method} counts GPUs in "
+            "total, and auto finds nodes"
+        )
+    if (counted or cells) and engine is not None and method != "priority":
+        nodes = NodeRoom.of(allocation.classes, rows.column, engine, constraints, cells)
     instant = Instant.of(allocation.classes, rows, nodes=nodes)
     # A rule: its only bound is 1, and a row may get more than ``scale`` of its fraction.
     if method == "priority":

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, IntArray
+from optsched.arrays import BoolArray, IntArray, ranges
 from optsched.instance import Instance
 from optsched.program import LinearArrays, LinearProgram
 from optsched.solution.values import NO_OPTIMUM
@@ -117,13 +117,11 @@ def _cell_kinds(
     of_own, of_others = np.zeros(numbering.gpus, bool), np.zeros(numbering.gpus, bool)
     of_own[held.gpu[own]] = True
     of_others[held.gpu[~own]] = True
+    others = np.concatenate([[0], np.cumsum(of_others)])  # on the GPUs before each
     kinds = []
     for size, many in ((int(size), int(many)) for size, many in constraint["owns"].items()):
-        first = [
-            block
-            for node in nodes.tolist()
-            for block in range(numbering.start[node], numbering.start[node + 1] - size + 1, size)
-            if not of_others[block : block + size].any()
-        ]
-        kinds.append(_CellKind(size, many, of_own & in_pools, np.array(first, np.int64)))
+        blocks = np.diff(numbering.start)[nodes] // size
+        first = numbering.start[nodes].repeat(blocks) + size * ranges(0, blocks)
+        first = first[others[first + size] == others[first]]
+        kinds.append(_CellKind(size, many, of_own & in_pools, first))
     return kinds

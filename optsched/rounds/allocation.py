@@ -177,7 +177,6 @@ def formulation_of(
     UsageError, InvalidInput
     """
     constraints = [*constraints_in_force(instance, given)]
-    _refuse_reserved(constraints, instance)
     options = {
         **load_formulation(policy.formulation).in_rounds,
         **policy.options,
@@ -188,17 +187,6 @@ def formulation_of(
         added = [*constraints, {"kind": UNINTERRUPTED}]
         return make_formulation(policy.formulation, options, added)
     return chosen
-
-
-def _refuse_reserved(constraints: Sequence[SideConstraint], instance: Instance) -> None:
-    """Refuse cells that are reserved on nodes, which rounds do not know."""
-    for constraint in constraints:
-        cells = constraint.reserves(instance)
-        if cells is not None:
-            raise UsageError(
-                f"cells of tenant {cells.tenant} are reserved: rounds choose GPUs without cells; "
-                "optsched.solve reserves them"
-            )
 
 
 def allocate(
@@ -550,7 +538,6 @@ def check_policy(
     constraints = constraints_in_force(instance, policy.constraints)
     for constraint in constraints:
         constraint.check(instance)
-    _refuse_reserved(constraints, instance)
     if policy.ranking is not None:
         load_ranking(policy.ranking)(policy.options)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,7 @@ def broken_rules(view: View, plan: Plan) -> tuple[str, ...]:
         *_gangs_spread_too_far(view, places, starts, plan.ledger),
         *_nodes_overused(view, places, starts, setups),
         *_jobs_not_apart(view, places, starts),
+        *_cells_not_kept(view, plan, places),
     )
 
 
@@ -286,6 +288,93 @@ def _jobs_not_apart(view: View, places: RunningJobs, starts: BoolArray) -> Itera
     for flaw in anti_affinity_kept(entries, documents):
         if starts[flaw.entry]:
             yield flaw.message
+
+
+# --- reserved cells ---------------------------------------------------------------------------
+
+
+def _cells_not_kept(view: View, plan: Plan, places: RunningJobs) -> Iterator[str]:
+    """Cells that are reserved for tenants are apart, are missing only where there is no room, and
+    hold the jobs of their tenant and no others.
+
+    Jobs of a tenant that cannot be preempted may have GPUs outside of its cells.
+    """
+    if not view.reserved:
+        return
+    if plan.cells is None:
+        yield "reserved cells have no GPUs"
+        return
+    numbering = view.instance.cluster.numbering
+    owner = np.full(numbering.gpus, NONE, np.int64)
+    counts = [dict.fromkeys(map(int, one["owns"]), 0) for one in view.reserved]
+    for tenant, size, gpus in plan.cells.cells:
+        name = f"a cell of {size} GPUs of tenant {view.reserved[tenant]['tenant']}"
+        node = int(numbering.node_of(np.array([gpus.start]))[0])
+        begin, end = int(numbering.start[node]), int(numbering.start[node + 1])
+        inside = gpus.stop - gpus.start == size and gpus.stop <= end
+        if not inside or (gpus.start - begin) % size or size not in counts[tenant]:
+            yield f"{name} is at {numbering.gpu_name(gpus.start)}, where it cannot be"
+            return
+        if not _in_pools(view, view.reserved[tenant])[node]:
+            yield f"{name} is in another pool"
+        if (owner[gpus] != NONE).any():
+            yield f"{name} is in another cell"
+        owner[gpus] = tenant
+        counts[tenant][size] += 1
+    yield from _cells_missing(view, counts, owner)
+    yield from _jobs_in_other_cells(view, places, owner)
+
+
+def _in_pools(view: View, document: Mapping[str, Any]) -> BoolArray:
+    """Mask of the nodes in the pools of some cells."""
+    cluster = view.instance.cluster
+    pools = document.get("pools") or [pool.name for pool in cluster.pools]
+    rows = [row for row, pool in enumerate(cluster.pools) if pool.name in pools]
+    return np.isin(cluster.numbering.pool, rows)
+
+
+def _cells_missing(
+    view: View, counts: Sequence[Mapping[int, int]], owner: IntArray
+) -> Iterator[str]:
+    """A tenant has all its cells, or there is no more room for one."""
+    numbering, stays = view.instance.cluster.numbering, view.must
+    held = view.instance.jobs_table.places
+    taken = owner != NONE
+    taken[held.numbers(numbering)[stays[held.job][held.owner]]] = True
+    usable = view.instance.cluster.usable(view.instance.now)
+    for document, found in zip(view.reserved, counts, strict=True):
+        nodes = np.flatnonzero(_in_pools(view, document) & usable).tolist()
+        for size, many in found.items():
+            owned, name = document["owns"][str(size)], document["tenant"]
+            if many > owned:
+                yield f"tenant {name} has {many} cells of {size} GPUs, expected {owned}"
+            blocks = (
+                taken[first : first + size]
+                for node in nodes
+                for first in range(
+                    int(numbering.start[node]), int(numbering.start[node + 1]) - size + 1, size
+                )
+            )
+            if many < owned and not all(block.any() for block in blocks):
+                yield f"tenant {name} lacks a cell of {size} GPUs for which there is room"
+
+
+def _jobs_in_other_cells(view: View, places: RunningJobs, owner: IntArray) -> Iterator[str]:
+    """Jobs of a tenant have GPUs of its cells, all others of no cell."""
+    instance = view.instance
+    numbering, table = instance.cluster.numbering, instance.jobs_table
+    gpu, job = places.numbers(numbering), places.job[places.owner]
+    known = gpu != NONE  # `_wrong_gpus` reports all others
+    node = numbering.node_of(np.maximum(gpu, 0))
+    allowed = np.full(len(gpu), NONE, np.int64)
+    tenants = [tenant.name for tenant in instance.tenants]
+    for row, document in enumerate(view.reserved):
+        own = table.tenant[job] == tenants.index(document["tenant"])
+        allowed[own & _in_pools(view, document)[node]] = row
+    now = np.where(known, owner[np.maximum(gpu, 0)], NONE)
+    outside = known & (now != allowed) & ~(view.must[job] & (now == NONE))
+    for row in np.unique(job[outside]).tolist():
+        yield f"job {table.names[row]} has GPUs that are not those of its tenant's cells"
 
 
 # --- numbers of GPUs, and shares --------------------------------------------------------------

@@ -30,6 +30,7 @@ from optsched.instance.cluster import NONE
 from optsched.instance.references import job_row
 from optsched.instance.running import Place, RunningJobs
 from optsched.lazy import convenience
+from optsched.placement.bound_cells import BoundCells
 from optsched.placement.fragmentation import Fragmentation, fragmentation_of
 from optsched.placement.occupied import occupied_by
 from optsched.rounds.admission import Admissions
@@ -222,6 +223,9 @@ class Plan(DisplayedTable):
     classes : Classes, optional
         The classes of the round's jobs; None if no round could be planned, and in a plan that was
         read from a journal.
+    cells : BoundCells, optional
+        The GPUs of cells that are reserved for tenants; None where there are none, where no round
+        could be planned, and in a plan that was read from a journal.
     timings : mapping
         Seconds by stage.
     """
@@ -245,6 +249,7 @@ class Plan(DisplayedTable):
     refused: tuple[tuple[tuple[int, ...], str], ...] = ()
     admissions: Admissions | None = None
     classes: Classes | None = None
+    cells: BoundCells | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -733,6 +738,7 @@ class Plan(DisplayedTable):
             "preempt": [{"job": item.job, "reason": item.reason} for item in self.preempt],
             "hold": [{"job": item.job, "reason": item.reason} for item in self.hold],
             **({"declined": declined} if declined else {}),
+            **({} if self.cells is None else {"cells": self.cells.to_records()}),
             "actions": [step.to_document() for step in self.diff()],
             **self._solution_document(),
             "fallback": self.fallback,

@@ -55,6 +55,13 @@ class Declined(Document):
     reason: str
 
 
+class CellOfTenant(Document):
+    """A cell that is reserved for a tenant, and its GPUs in this round."""
+
+    tenant: str
+    gpus: list[str]
+
+
 class Step(Document):
     """One step of the way from what runs now to the plan, and of a start how the job is to run."""
 
@@ -136,6 +143,7 @@ class PlanDocument(Document):
     preempt: list[Waiting]
     hold: list[Waiting]
     declined: list[Declined] = Field(default_factory=list)
+    cells: list[CellOfTenant] = Field(default_factory=list)
     actions: list[Step]
     formulation: str | None
     status: str | None

@@ -121,7 +121,7 @@ def moves_to_idle(
         stays = view.running.runs & ~view.running.lost
         stays[rows.job[chosen]] = False
         occupied = view.occupied(stays.nonzero()[0])
-        found = place_beside(classes, rows, chosen, occupied, constraints)
+        found = place_beside(classes, rows, chosen, occupied, constraints, cells=view.cells)
         refused = np.array([item.row for item in found.refused], np.int64)
         if not pays[refused].any():
             break
@@ -330,7 +330,7 @@ def _barred(
     kept = []
     others = []
     for constraint in constraints:
-        if constraint.of_placement:
+        if constraint.of_placement or constraint.reserves(C.instance) is not None:
             kept.append(constraint)
             continue
         try:

@@ -400,7 +400,11 @@ class RoundRows:
         group = priority_groups(must_run, self.waits, self.urgent)
         order = self._ordered(group, self._rank(group))
         order = order[~self._ahead(group, limited=limit is not None)[order]]
-        uses = self.classes.uses
+        uses, free = self.classes.uses, hosts.free
+        if view.cells is not None:
+            outside = view.occupied(hosts.rowless.nonzero()[0])
+            uses = uses.with_more(view.cells.uses(self.classes))
+            free = np.concatenate([free, view.cells.free(outside)])
         queue = RowQueue(
             classes=self.classes,
             rows=rows,
@@ -409,7 +413,7 @@ class RoundRows:
             group=group,
             busy=view.awaits | hosts.rowless,
             partner_now=self.partner_now,
-            free=room_at_least(hosts.free, rows, uses, order[must_run[order]]),
+            free=room_at_least(free, rows, uses, order[must_run[order]]),
             uses=uses,
             worth=self._worth(),
             host=np.where(must_run & ~self.continues, hosts.anchor, -1),

@@ -37,6 +37,7 @@ from optsched.placement.beside import (
     columns_with_room,
     place_beside,
 )
+from optsched.placement.bound_cells import BoundCells
 from optsched.placement.occupied import Occupied
 from optsched.placement.requests import anti_affinity_sets, needs_per_gpu
 from optsched.placement.shares import FULL
@@ -149,6 +150,8 @@ class Seating:
         Most running jobs that may still be preempted or moved.
     attempts : int
         Number of rows for which room may still be made in this round.
+    cells : BoundCells or None
+        Reserved cells of tenants.
     seats : Seats
         The rows that have GPUs.
     refused : dict of the row of a job to text
@@ -166,6 +169,7 @@ class Seating:
     reservations: Sequence[Reservation]
     preemptions_left: float
     attempts: int = ATTEMPTS
+    cells: BoundCells | None = None
     seats: Seats = field(default_factory=Seats.none)
     refused: dict[int, str] = field(default_factory=dict)
     saved: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -240,7 +244,9 @@ class Seating:
             stays = earlier.part(~(leaves[earlier.job] | leaves[earlier.partner]))
             stays = stays.and_also(left_alone.occupied(C))
             barred = self._barred_nodes(rows, chosen)
-            result = place_beside(C, rows, chosen, stays, self.constraints, barred=barred)
+            result = place_beside(
+                C, rows, chosen, stays, self.constraints, barred=barred, cells=self.cells
+            )
             self._refuse(rows, result.refused)
             if not result.refused:
                 bare = chosen[C.gpus[rows.column[chosen]] == 0]
@@ -434,7 +440,8 @@ class Seating:
         C = self.classes
         without_gpus = C.gpus[column] == 0
         asked = column[~without_gpus & ~self._full[column]]
-        found = columns_with_room(C, asked, self._earlier if occupied is None else occupied)
+        beside = self._earlier if occupied is None else occupied
+        found = columns_with_room(C, asked, beside, self.cells)
         self._full[asked] = ~found.mask[asked]
         found.mask[column[without_gpus]] = True
         return found
@@ -514,7 +521,13 @@ class Seating:
         on = Occupied.of_numbers(self.classes, rows, going, *self._gpus.gpus(going))
         barred = self._barred_nodes(rows, new)
         result = place_beside(
-            self.classes, rows, new, occupied.and_also(on), self.constraints, barred=barred
+            self.classes,
+            rows,
+            new,
+            occupied.and_also(on),
+            self.constraints,
+            barred=barred,
+            cells=self.cells,
         )
         self._refuse(rows, result.refused)
         self._gpus.give(result.row, result.gpu, result.count)
@@ -572,6 +585,7 @@ class Seating:
             running=running,
             barred=lambda chosen: self._barred_nodes(rows, chosen),
             wanted=wanted,
+            cells=self.cells,
         )
 
     def _refuse(self, rows: JobRows, refused: Sequence[RefusedRow]) -> None:

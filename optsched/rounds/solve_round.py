@@ -110,6 +110,10 @@ def solve_round(
     view = View.of(state) if before is None else before.view_at(state)
     if recorded is not None and recorded.stands:
         return unplanned_round(state, view, recorded.fallback or "")
+    if view.refusal:
+        plan = unplanned_round(state, view, view.refusal)
+        _log_fallback(state, plan, memory, None)
+        return plan
     failure: Exception | None = None
     try:
         answer = _answered(state, view, load, model, recorded, memory)
@@ -197,6 +201,7 @@ def _seated(rows: RoundRows) -> Seating:
         rows.hurried,
         rows.state.reservations,
         preemptions_left=preemptions_left,
+        cells=view.cells,
     )
     left = seating.seat(queue, answer.strict)
     if rows.fills:
@@ -261,6 +266,7 @@ def seated_plan(
         refused=answer.refused,
         admissions=answer.admissions,
         classes=answer.classes,
+        cells=view.cells,
     )
 
 

@@ -14,11 +14,14 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.arrays.values import cached_property, replace
+from optsched.assembly import make_constraint
 from optsched.candidates import Classes, JobRows
 from optsched.candidates.held import held_of
 from optsched.candidates.resources import Resources
+from optsched.errors import OptschedError
 from optsched.instance import Instance
 from optsched.instance.staying import Running
+from optsched.placement.bound_cells import BoundCells, bind_cells
 from optsched.placement.occupied import (
     Occupied,
     crowded,
@@ -64,6 +67,13 @@ class View:
         Side constraints of the policy, without jobs that have left; those of the instance are in
         the instance.
     notices : tuple of str
+    cells : BoundCells or None
+        Cells that are reserved for tenants, with their GPUs in this round. ``constraints``, and
+        those of the instance, count no others.
+    reserved : tuple of mappings
+        The side constraints that reserve them, as they are given.
+    refusal : str
+        Why no round can be planned; empty if nothing is known against it.
     """
 
     instance: Instance
@@ -75,13 +85,17 @@ class View:
     crowded: BoolArray
     constraints: tuple[Mapping[str, Any], ...]
     notices: tuple[str, ...]
+    cells: BoundCells | None = None
+    reserved: tuple[Mapping[str, Any], ...] = ()
+    refusal: str = ""
 
     @cached_property
     def evicted(self) -> BoolArray:
-        """Running jobs that must leave their nodes, unless they cannot be preempted; shape
+        """Running jobs that must leave their GPUs, unless they cannot be preempted; shape
         (jobs,).
         """
-        return evicted(self.running, self.crowded)
+        leave = evicted(self.running, self.crowded)
+        return leave if self.cells is None else leave | (self.cells.outside & ~self.must)
 
     @cached_property
     def hosts(self) -> BoolArray:
@@ -159,6 +173,13 @@ class View:
         of_instance, instance_notices = still_meant(given.constraints, given)
         of_policy, policy_notices = still_meant(state.policy.constraints, given)
         instance = replace(given, cluster=cluster, jobs_table=table, constraints=of_instance)
+        reserved = [one for one in (*of_instance, *of_policy) if _reserves(one)]
+        cells, refusal = _bound_cells(instance, reserved, must)
+        if cells is not None:
+            left = [{**one, "owns": cells.owned(row)} for row, one in enumerate(reserved)]
+            of_instance = _replaced(of_instance, reserved, left)
+            of_policy = _replaced(of_policy, reserved, left)
+            instance = replace(instance, constraints=of_instance)
         return cls(
             instance,
             running,
@@ -168,7 +189,15 @@ class View:
             awaits & ~must,
             crowded(instance, configured.option) & ~must,
             of_policy,
-            (*notices, *instance_notices, *policy_notices),
+            (
+                *notices,
+                *instance_notices,
+                *policy_notices,
+                *(() if cells is None else cells.notices),
+            ),
+            cells,
+            tuple(reserved),
+            refusal,
         )
 
     def occupied(self, jobs: IntArray) -> Occupied:
@@ -189,7 +218,36 @@ class View:
             return "its nodes take no more work: they drain, are reserved or not available"
         if self.crowded[job]:
             return "its nodes have less than what runs there needs"
+        if self.cells is not None and self.cells.outside[job]:
+            return "its GPUs are in reserved cells of others, or in no cell of its tenant"
         return ""
+
+
+def _reserves(document: Mapping[str, Any]) -> bool:
+    return document.get("kind") == "cells" and bool(document.get("reserved"))
+
+
+def _bound_cells(
+    instance: Instance, reserved: Sequence[Mapping[str, Any]], must: BoolArray
+) -> tuple[BoundCells | None, str]:
+    """The reserved cells of some side constraints on GPUs; or why they cannot be bound."""
+    if not reserved:
+        return None, ""
+    try:
+        cells = [make_constraint(one).reserves(instance) for one in reserved]
+        return bind_cells(instance, [one for one in cells if one is not None], must), ""
+    except OptschedError as error:
+        return None, str(error)
+
+
+def _replaced(
+    documents: Sequence[Mapping[str, Any]],
+    old: Sequence[Mapping[str, Any]],
+    new: Sequence[Mapping[str, Any]],
+) -> tuple[Mapping[str, Any], ...]:
+    """Documents with others in the place of some of them."""
+    known = {id(before): after for before, after in zip(old, new, strict=True)}
+    return tuple(known.get(id(one), one) for one in documents)
 
 
 def still_meant(

@@ -3,8 +3,10 @@ status."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -228,14 +230,17 @@ def check_numbers(point: CheckedPoint) -> BoundVerdict:
 
 def check_metrics(document: SolutionDocument, allocation: Allocation, findings: Findings) -> None:
     """The figures of the allocation."""
-    # The fragmentation is checked with the placement that it belongs to.
-    stated = {name: of for name, of in document.metrics.items() if name != "fragmentation"}
     findings.alike(
         "metrics",
-        stated,
+        metrics_of_allocation(document.metrics),
         allocation_metrics(allocation),
         "what the allocation gives",
     )
+
+
+def metrics_of_allocation(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics without the fragmentation, which is checked with the placement that it belongs to."""
+    return {name: of for name, of in metrics.items() if name != "fragmentation"}
 
 
 # --- bound and prices -----------------------------------------------------------------------------

@@ -22,16 +22,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.candidates import Classes
 from optsched.candidates.held import held_gpus
 from optsched.errors import UsageError
 from optsched.instance import Instance
-from optsched.instance.staying import must_stay
+from optsched.instance.staying import Running, must_stay
+from optsched.program.side_rows import SideRows
 
 
 class TenantCells(NamedTuple):
@@ -58,6 +61,35 @@ class TenantCells(NamedTuple):
         return min((size for size in self.owns if size >= gpus), default=None)
 
 
+def owner_of(tenants: Sequence[TenantCells], job: IntArray, pool: IntArray) -> IntArray:
+    """Number, from 1 on, of the tenant of each job in a pool; 0 where it has no cells there."""
+    owner = np.zeros(len(job), np.int64)
+    for number, one in enumerate(tenants, start=1):
+        owner[one.jobs[job] & np.isin(pool, one.pools)] = number
+    return owner
+
+
+def owner_of_columns(
+    C: Classes, tenants: Sequence[TenantCells], column: IntArray | None = None
+) -> IntArray:
+    """Whose cells each column is in (by default, of all columns): 0 for none, -1 where its two jobs
+    differ.
+    """
+    column = np.arange(C.columns) if column is None else column
+    pool, alone = C.pool[column], C.alone[column]
+    owner = owner_of(tenants, C.first[C.class_a[column]], pool)
+    other = owner_of(tenants, C.first[C.class_b[column]], pool)
+    return np.where(alone | (owner == other), owner, -1)
+
+
+class CellOnGpus(NamedTuple):
+    """A cell that has GPUs: row of its tenant, size, and GPUs by their numbers in the cluster."""
+
+    tenant: int
+    size: int
+    gpus: slice
+
+
 @dataclass(frozen=True, eq=False)
 class ReservedCells:
     """The cells that the program still has to reserve, and the GPUs that are not free for them.
@@ -69,14 +101,27 @@ class ReservedCells:
     blocked : BoolArray, shape (GPUs,)
         GPUs of the cluster that are not free: jobs that stay hold them, or they are in a bound
         cell.
+    bound : tuple of CellOnGpus
+        Cells around the GPUs of jobs that stay.
     """
 
     tenants: tuple[TenantCells, ...]
     blocked: BoolArray
+    bound: tuple[CellOnGpus, ...]
 
     @classmethod
-    def of(cls, instance: Instance, tenants: Sequence[TenantCells]) -> ReservedCells | None:
-        """The cells beside the jobs that stay; None where no tenant has cells.
+    def of(
+        cls,
+        instance: Instance,
+        tenants: Sequence[TenantCells],
+        stays: BoolArray | None = None,
+        *,
+        proven: bool = True,
+    ) -> ReservedCells | None:
+        """The cells beside the jobs that stay (default: `must_stay`); None where no tenant has cells.
+
+        Without ``proven``, cells may be bound so that others find no room, though another way might
+        leave room for them.
 
         Raises
         ------
@@ -87,25 +132,18 @@ class ReservedCells:
         if not tenants:
             return None
         _refuse_incompatible_sizes(tenants)
-        jobs = np.flatnonzero(must_stay(instance))
+        jobs = np.flatnonzero(must_stay(instance) if stays is None else stays)
         holds = held_gpus(instance, jobs, [])
         owner = jobs[holds.owner]
         held = np.full(instance.cluster.numbering.gpus, -1, np.int64)
         held[holds.gpu] = owner
         _refuse_shares(instance, tenants, owner[holds.share < 1])
-        return _Binding(instance, tenants, held).chosen()
+        return _Binding(instance, tenants, held).chosen(proven)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Sizes of cells, ascending; and 1, as jobs outside of cells take single GPUs."""
         return tuple(sorted({1, *(size for one in self.tenants for size in one.owns)}))
-
-    def owner_of(self, job: IntArray, pool: IntArray) -> IntArray:
-        """Number, from 1 on, of the tenant of each job in a pool; 0 where it has no cells there."""
-        owner = np.zeros(len(job), np.int64)
-        for number, one in enumerate(self.tenants, start=1):
-            owner[one.jobs[job] & np.isin(pool, one.pools)] = number
-        return owner
 
     def free_blocks(self, instance: Instance, node: int) -> dict[int, list[int]]:
         """First GPUs of the free blocks of a node, by size, that are in no larger free block."""
@@ -168,11 +206,14 @@ def _refuse_shares(instance: Instance, tenants: Sequence[TenantCells], jobs: Int
             raise UsageError(
                 f"job {name} keeps shares of GPUs: reserved cells of tenant {one.tenant} hold "
                 "whole ones"
-            )
+            ).of_jobs([job])
 
 
 TRIED = 10_000
-"""How often a cell is bound at most while ways to bind them are tried (`_Binding`)."""
+"""How often a cell is bound while ways to bind them are tried (`_Binding`), beside once for each GPU
+that needs one."""
+WAYS_OF_A_ROUND = 8
+"""Ways that a round looks at before it takes the first one, though some cells find no room then."""
 
 
 class _StayingGpu(NamedTuple):
@@ -182,14 +223,6 @@ class _StayingGpu(NamedTuple):
     gpu: int
     node: int
     part: int
-
-
-class _BoundCell(NamedTuple):
-    """A cell that is bound: number of the tenant, size, and GPUs."""
-
-    tenant: int
-    size: int
-    gpus: slice
 
 
 class _Binding:
@@ -212,33 +245,42 @@ class _Binding:
         ]
         self._gpus = np.array([one.gpu for one in self._staying], np.int64)
         # What changes while ways are tried: cells that are left, by tenant and size; GPUs in bound
-        # cells; and the last GPU, in their order, for which a cell was looked for.
+        # cells; the last GPU, in their order, for which a cell was looked for; and whether the search
+        # ended before all ways were tried.
         self._left = [Counter(one.owns) for one in tenants]
         self._bound = np.zeros(len(held), bool)
         self._furthest = 0
+        self._stopped = False
 
-    def chosen(self) -> ReservedCells:
+    def chosen(self, proven: bool) -> ReservedCells:
         """The first way in which all cells that are not bound find room; without one, the first
         way.
 
         Raises
         ------
         UsageError
-            The GPUs of some job are in no cell, or the search ends before all ways are tried.
+            The GPUs of some job are in no cell; or, with ``proven``, it would not be known whether
+            another way leaves more room.
         """
-        self._refuse_parts_of_pools()
+        if proven:
+            self._refuse_parts_of_pools()
         first: ReservedCells | None = None
-        for way in self._ways():
+        for way in islice(self._ways(), None if proven else WAYS_OF_A_ROUND):
             if _has_room(self._instance, way):
                 return way
             first = first or way
+        if self._stopped and (proven or first is None):
+            raise UsageError(
+                "cells: too many ways to bind reserved cells to jobs that keep their GPUs, and none "
+                f"of the first {TRIED:,} leaves room for all other cells"
+            )
         if first is None:
             gpu = self._staying[self._furthest]
             name = self._instance.jobs_table.names[int(self._held[gpu.gpu])]
             raise UsageError(
                 f"job {name} keeps GPUs that are in no cell that tenant "
                 f"{self._tenants[gpu.tenant].tenant} owns: leave out reserved, or stop the job"
-            )
+            ).of_jobs([int(self._held[gpu.gpu])])
         return first
 
     def _refuse_parts_of_pools(self) -> None:
@@ -259,13 +301,13 @@ class _Binding:
         """All ways to bind cells so that each GPU is in one: a depth-first search without
         recursion, as it is as deep as there are GPUs.
         """
-        bound: list[_BoundCell] = []
+        bound: list[CellOnGpus] = []
         # What can still be tried: for the first GPU, and for the next one after each bound cell.
-        to_try: list[Iterator[_BoundCell]] = []
-        for _ in range(TRIED):
+        to_try: list[Iterator[CellOnGpus]] = []
+        for _ in range(TRIED + len(self._staying)):
             at = self._first_without_cell()
             if at is None:
-                yield self._way()
+                yield self._way(bound)
             to_try.append(self._cells_for(at))
             while (cell := next(to_try[-1], None)) is None:
                 to_try.pop()
@@ -275,12 +317,9 @@ class _Binding:
             self._left[cell.tenant][cell.size] -= 1
             self._bound[cell.gpus] = True
             bound.append(cell)
-        raise UsageError(
-            "cells: too many ways to bind reserved cells to jobs that keep their GPUs, and none "
-            f"of the first {TRIED:,} leaves room for all other cells"
-        )
+        self._stopped = True
 
-    def _release(self, cell: _BoundCell) -> None:
+    def _release(self, cell: CellOnGpus) -> None:
         self._left[cell.tenant][cell.size] += 1
         self._bound[cell.gpus] = False
 
@@ -293,7 +332,7 @@ class _Binding:
         self._furthest = max(self._furthest, at)
         return at
 
-    def _cells_for(self, at: int | None) -> Iterator[_BoundCell]:
+    def _cells_for(self, at: int | None) -> Iterator[CellOnGpus]:
         """Cells that can be bound to a GPU now, the smallest that holds its job's GPUs first."""
         if at is None:
             return
@@ -308,15 +347,15 @@ class _Binding:
             inside = first + size <= end
             only_its_jobs = ((some < 0) | one.jobs[some]).all()
             if has_one and inside and only_its_jobs and not self._bound[cell].any():
-                yield _BoundCell(number, size, cell)
+                yield CellOnGpus(number, size, cell)
 
-    def _way(self) -> ReservedCells:
-        """What the cells that are bound now leave."""
+    def _way(self, bound: Sequence[CellOnGpus]) -> ReservedCells:
+        """What these cells, which are bound now, leave."""
         left = [
             one._replace(owns={size: left[size] for size in one.owns})
             for one, left in zip(self._tenants, self._left, strict=True)
         ]
-        return ReservedCells(tuple(left), (self._held >= 0) | self._bound)
+        return ReservedCells(tuple(left), (self._held >= 0) | self._bound, tuple(bound))
 
 
 def _has_room(instance: Instance, cells: ReservedCells) -> bool:
@@ -336,6 +375,138 @@ def _has_room(instance: Instance, cells: ReservedCells) -> bool:
             if sum(size * n for size, n in cells_of if size >= least) > least * many:
                 return False
     return True
+
+
+# --- fractions of time -----------------------------------------------------------------------
+
+CELLS = "reserved cells"
+
+
+def cell_rows(C: Classes, tenants: Sequence[TenantCells]) -> SideRows | None:
+    """Rows over an allocation that hold at every instant while cells are reserved, and so on average
+    over time: a relaxation for fractions of time.
+
+    With c_i(a) the least GPUs, over all splits of a column, of cells of tenant i of a GPUs or more
+    that its parts need:
+
+        sum over columns of tenant i  c_i(a) x  <=  sum_{b >= a} b N_ib              every size a
+        sum over columns of others    GPUs x    <=  GPUs of the pools - GPUs of their cells
+
+    Columns with a part that no cell holds, and pairs of jobs of which one alone has cells, are
+    closed. Where jobs that cannot be preempted hold more, the right-hand side is what they hold.
+
+    Parameters
+    ----------
+    C : Classes
+    tenants : sequence of TenantCells
+        None: there are no rows.
+    """
+    if not tenants:
+        return None
+    _refuse_incompatible_sizes(tenants)
+    owner, gpus = owner_of_columns(C, tenants), _gpus_held(C)
+    stays = C.common(must_stay(C.instance))[C.class_a]
+    closed = owner < 0
+    rows: list[_CellRow] = []
+    for number, one in enumerate(tenants, start=1):
+        column = np.flatnonzero(owner == number)
+        nodes = np.maximum(C.configurations.nodes[C.configuration[column]], 1)
+        sizes = np.array(sorted(one.owns), np.int64)
+        closed[column] = ~stays[column] & (C.gpus[column] > nodes * sizes[-1])
+        for at, size in enumerate(sizes.tolist()):
+            needs = np.zeros(C.columns)
+            needs[column] = _least_cells(C.gpus[column], gpus[column], nodes, sizes, at)
+            owned = sum(larger * many for larger, many in one.owns.items() if larger >= size)
+            words = f"the jobs of tenant {one.tenant} run within its cells of {size} GPUs or more"
+            rows.append(_CellRow(needs, max(float(owned), _of_staying(C, stays, needs)), words))
+    rows += _rows_of_others(C, tenants, owner, gpus, stays)
+    taken = _held_by_others(C.instance, tenants)
+    if not _has_room(C.instance, ReservedCells(tuple(tenants), taken, ())):
+        rows.append(_CellRow(np.zeros(C.columns), -1.0, "nodes have room for all reserved cells"))
+    rows.append(_CellRow(closed.astype(np.float64), 0.0, "no cell holds such a job"))
+    rows = [row for row in rows if row.needs.any() or row.most < 0]
+    if not rows:
+        return None
+    return SideRows(
+        CELLS,
+        sp.csr_matrix(np.array([row.needs for row in rows])),
+        np.full(len(rows), -np.inf),
+        np.array([row.most for row in rows]),
+        [f"{row.words} ({CELLS})" for row in rows].__getitem__,
+    )
+
+
+class _CellRow(NamedTuple):
+    """needs @ x <= most."""
+
+    needs: FloatArray
+    most: float
+    words: str
+
+
+def _gpus_held(C: Classes) -> FloatArray:
+    """GPUs that one job of each column holds, shares counted as such."""
+    share = C.configurations.share[C.configuration]
+    return np.where(C.pool >= 0, C.gpus * share, 0.0)
+
+
+def _held_by_others(instance: Instance, tenants: Sequence[TenantCells]) -> BoolArray:
+    """Mask of the GPUs of jobs that stay and have no cells, shape (GPUs,)."""
+    jobs = np.flatnonzero(must_stay(instance))
+    pool = Running.of(instance).pool[jobs]
+    jobs = jobs[owner_of(tenants, jobs, pool) == 0]
+    return mask_of(held_gpus(instance, jobs, []).gpu, instance.cluster.numbering.gpus)
+
+
+def _of_staying(C: Classes, stays: BoolArray, needs: FloatArray) -> float:
+    """Most that the jobs which stay may need; ``stays`` is by column."""
+    most = np.zeros(len(C))
+    np.maximum.at(most, C.class_a[stays], needs[stays])
+    return float(most @ C.count)
+
+
+def _least_cells(
+    gpus: IntArray, held: FloatArray, nodes: IntArray, sizes: IntArray, at: int
+) -> FloatArray:
+    """c(a) of columns, for the size a with this index: a lower bound, exact on one node.
+
+    On n nodes, n - 1 parts may be as small as the next smaller size s. If that leaves anything, one
+    part takes the rest, in cells of a GPUs or more.
+    """
+    size, smaller = int(sizes[at]), int(sizes[at - 1]) if at else 0
+    rest = np.maximum(gpus - (nodes - 1) * smaller, smaller + 1)
+    several = np.where(gpus > nodes * smaller, -(-rest // size) * size, 0)
+    cell = np.append(sizes, 0)[np.searchsorted(sizes, gpus)]
+    alone = np.where(cell >= size, cell, 0)
+    shared = np.where(at == 0, held, 0.0)
+    return np.where(held < gpus, shared, np.where(nodes == 1, alone, several))
+
+
+def _rows_of_others(
+    C: Classes,
+    tenants: Sequence[TenantCells],
+    owner: IntArray,
+    gpus: FloatArray,
+    stays: BoolArray,
+) -> list[_CellRow]:
+    """What cells leave to others: of the pools of each tenant, and of all of them."""
+    usable = np.zeros(len(C.instance.cluster.pools))
+    of_pool = C.resources.pool >= 0
+    usable[C.resources.pool[of_pool]] = C.capacity[of_pool]
+    every = np.unique(np.concatenate([one.pools for one in tenants]))
+    rows = []
+    sets = {tuple(some.tolist()): some for some in (*(one.pools for one in tenants), every)}
+    for pools in sets.values():
+        inside = [row for row, one in enumerate(tenants) if np.isin(one.pools, pools).all()]
+        cells = sum(size * n for row in inside for size, n in tenants[row].owns.items())
+        others = np.isin(C.pool, pools) & ~np.isin(owner, [row + 1 for row in inside])
+        needs = np.where(others, gpus, 0.0)
+        held = _of_staying(C, stays, needs)
+        left = float(usable[pools].sum()) - cells
+        names = ", ".join(tenants[row].tenant for row in inside)
+        words = f"reserved cells of tenants {names} leave {left:g} GPUs to others"
+        rows.append(_CellRow(needs, max(left, held) if held else left, words))
+    return rows
 
 
 class CellColumns(NamedTuple):

@@ -17,7 +17,7 @@ from optsched.candidates.slices import layouts_of
 from optsched.instance import Instance, Layouts
 from optsched.instance.cluster import PER_NODE
 from optsched.instance.staying import must_stay
-from optsched.program.space.cells import ReservedCells
+from optsched.program.space.cells import ReservedCells, owner_of_columns
 from optsched.program.space.contents import ROUNDING, GpuRoom
 
 ANYWHERE = 0
@@ -99,7 +99,7 @@ class GangTypes:
         need = C.node_needs(column)
         _leave_out_ample(need, C, column, share)
         sets = _jobs_in_sets(C, apart, column)
-        owner = _owners(C, reserved, column)
+        owner = owner_of_columns(C, () if reserved is None else reserved.tenants, column)
         keys = (pool, gpus, nodes, level, share, profile, owner, *need.T, *sets.T)
         types = group_rows(keys, len(column))
         of_column = np.full(C.columns, -1, np.int64)
@@ -134,16 +134,6 @@ class GangTypes:
             kind = SharedKind(int(self.pool[t]), bool(self.profile[t] != NO_SLICE))
             found[kind] = found.get(kind, True) and bool(single[t])
         return found
-
-
-def _owners(C: Classes, reserved: ReservedCells | None, column: IntArray) -> IntArray:
-    """Whose reserved cells each column is in: 0 for none, -1 where its two jobs differ."""
-    if reserved is None:
-        return np.zeros(len(column), np.int64)
-    pool, alone = C.pool[column], C.alone[column]
-    owner = reserved.owner_of(C.first[C.class_a[column]], pool)
-    other = reserved.owner_of(C.first[C.class_b[column]], pool)
-    return np.where(alone | (owner == other), owner, -1)
 
 
 def _jobs_in_sets(C: Classes, apart: Sequence[BoolArray], column: IntArray) -> IntArray:
