@@ -18,7 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import IntArray
-from optsched.candidates import Classes
+from optsched.candidates import NO_SLICE, Classes, layouts_of
+from optsched.candidates.held import held_gpus
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.cluster import Cluster, Partition, Pool
@@ -234,7 +235,8 @@ def reserved_cells_kept(
     tenants = ", ".join(dict.fromkeys(str(one["tenant"]) for one in cells))
     how = "cannot be" if fits is False else "are not known to be"
     words = f"the cells of tenants {tenants} {how} where their jobs are, beside all others (cells)"
-    return [Flaw(min(entries), "gpus", words)]
+    placed = [number for number in entries if number >= 0]
+    return [Flaw(min(placed), "gpus", words)] if placed else []
 
 
 def jobs_placed_once(classes: Classes, job: IntArray, partner: IntArray) -> list[Flaw]:
@@ -352,7 +354,7 @@ def check_placement(
     # Cached: thousands of rows use the same pools.
     nodes_of = cache(lambda pool: nodes_of_pool(pools[pool], instance.now))
     flaws = jobs_placed_once(classes, job, partner)
-    entries: dict[int, PlacedRow] = {}
+    entries = _staying_rows(instance, np.concatenate([job, partner]))
     for row, given in enumerate(gpus):
         configuration = int(classes.configuration[column[row]])
         pool = int(table.pool[configuration])
@@ -372,7 +374,32 @@ def check_placement(
     flaws += anti_affinity_kept(entries, constraints)
     if not flaws:
         flaws += reserved_cells_kept(entries, instance, constraints)
+    flaws = [flaw for flaw in flaws if flaw.entry >= 0]
     return flaws + running_jobs_unmoved(classes, job, partner, column, gpus)
+
+
+def _staying_rows(instance: Instance, placed: IntArray) -> dict[int, PlacedRow]:
+    """What running jobs hold that cannot be preempted and are in no placed row, as on nodes that
+    drain: entries -1, -2, ...
+    """
+    stays = must_stay(instance)
+    stays[placed[placed >= 0]] = False
+    jobs, names = np.flatnonzero(stays), instance.cluster.node_resources
+    held = held_gpus(instance, jobs, names)
+    table, found = instance.jobs_table, {}
+    for place, number in enumerate(jobs.tolist()):
+        pool, gpus, _ = table.running[number]
+        part = int(held.profile[place])
+        found[-1 - place] = PlacedRow(
+            [table.names[number]],
+            gpus,
+            float(held.share[held.owner == place].min()),
+            dict(zip(names, held.need[place].tolist(), strict=True)),
+            None
+            if part == NO_SLICE
+            else layouts_of(instance.cluster.pools[pool], pool).partitions[part],
+        )
+    return found
 
 
 def nodes_of_pool(pool: Pool, now: float) -> dict[str, NodeOfPool]:

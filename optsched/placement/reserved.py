@@ -42,7 +42,8 @@ class _CellKind(NamedTuple):
     must_cover : BoolArray, shape (GPUs,)
         GPUs that jobs of the tenant have in the pools of its cells.
     first : IntArray
-        First GPUs of the aligned blocks of ``size`` GPUs on which no other job has a GPU.
+        First GPUs of the aligned blocks of ``size`` GPUs on which no other job has a GPU, on nodes
+        that take work or where the tenant has GPUs.
     """
 
     size: int
@@ -111,17 +112,21 @@ def _cell_kinds(
     numbering = cluster.numbering
     names, allowed = [one.name for one in instance.tenants], constraint.get("pools")
     pools = [row for row, one in enumerate(cluster.pools) if not allowed or one.name in allowed]
-    nodes = np.flatnonzero(np.isin(numbering.pool, pools) & cluster.usable(instance.now))
+    nodes = np.flatnonzero(np.isin(numbering.pool, pools))
+    usable = cluster.usable(instance.now)[nodes]
     in_pools = np.isin(numbering.pool[numbering.node_of(np.arange(numbering.gpus))], pools)
     own = instance.jobs_table.tenant[held.job] == names.index(constraint["tenant"])
     of_own, of_others = np.zeros(numbering.gpus, bool), np.zeros(numbering.gpus, bool)
     of_own[held.gpu[own]] = True
     of_others[held.gpu[~own]] = True
-    others = np.concatenate([[0], np.cumsum(of_others)])  # on the GPUs before each
+    # On the GPUs before each.
+    others, owns = (np.append(0, np.cumsum(mask)) for mask in (of_others, of_own))
     kinds = []
     for size, many in ((int(size), int(many)) for size, many in constraint["owns"].items()):
         blocks = np.diff(numbering.start)[nodes] // size
         first = numbering.start[nodes].repeat(blocks) + size * ranges(0, blocks)
-        first = first[others[first + size] == others[first]]
+        # A node that takes no work has cells around the jobs that stay there.
+        fine = usable.repeat(blocks) | (owns[first + size] > owns[first])
+        first = first[fine & (others[first + size] == others[first])]
         kinds.append(_CellKind(size, many, of_own & in_pools, first))
     return kinds

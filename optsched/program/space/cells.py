@@ -358,13 +358,13 @@ class _Binding:
         return ReservedCells(tuple(left), (self._held >= 0) | self._bound, tuple(bound))
 
 
-def _has_room(instance: Instance, cells: ReservedCells) -> bool:
-    """Whether all cells find room, those of each set of pools.
+def _has_room(instance: Instance, cells: ReservedCells, usable: BoolArray | None = None) -> bool:
+    """Whether all cells find room on usable nodes, those of each set of pools.
 
     No two of these sets have a pool in common.
     """
     cluster = instance.cluster
-    usable = cluster.usable(instance.now)
+    usable = cluster.usable(instance.now) if usable is None else usable
     for pools in {tuple(one.pools.tolist()) for one in cells.tenants}:
         there = [one for one in cells.tenants if tuple(one.pools.tolist()) == pools]
         sizes = sorted({size for one in there for size in one.owns})
@@ -420,8 +420,8 @@ def cell_rows(C: Classes, tenants: Sequence[TenantCells]) -> SideRows | None:
             words = f"the jobs of tenant {one.tenant} run within its cells of {size} GPUs or more"
             rows.append(_CellRow(needs, max(float(owned), _of_staying(C, stays, needs)), words))
     rows += _rows_of_others(C, tenants, owner, gpus, stays)
-    taken = _held_by_others(C.instance, tenants)
-    if not _has_room(C.instance, ReservedCells(tuple(tenants), taken, ())):
+    taken, nodes = _held_by_others(C.instance, tenants), _nodes_of_cells(C.instance, tenants)
+    if not _has_room(C.instance, ReservedCells(tuple(tenants), taken, ()), nodes):
         rows.append(_CellRow(np.zeros(C.columns), -1.0, "nodes have room for all reserved cells"))
     rows.append(_CellRow(closed.astype(np.float64), 0.0, "no cell holds such a job"))
     rows = [row for row in rows if row.needs.any() or row.most < 0]
@@ -456,6 +456,17 @@ def _held_by_others(instance: Instance, tenants: Sequence[TenantCells]) -> BoolA
     pool = Running.of(instance).pool[jobs]
     jobs = jobs[owner_of(tenants, jobs, pool) == 0]
     return mask_of(held_gpus(instance, jobs, []).gpu, instance.cluster.numbering.gpus)
+
+
+def _nodes_of_cells(instance: Instance, tenants: Sequence[TenantCells]) -> BoolArray:
+    """Mask of the nodes that may have cells: those that take work, and those where jobs with cells
+    stay.
+    """
+    cluster = instance.cluster
+    jobs = np.flatnonzero(must_stay(instance) & np.any([one.jobs for one in tenants], axis=0))
+    gpus = held_gpus(instance, jobs, []).gpu
+    there = mask_of(cluster.numbering.node_of(gpus), cluster.numbering.nodes)
+    return cluster.usable(instance.now) | there
 
 
 def _of_staying(C: Classes, stays: BoolArray, needs: FloatArray) -> float:
@@ -493,6 +504,9 @@ def _rows_of_others(
     usable = np.zeros(len(C.instance.cluster.pools))
     of_pool = C.resources.pool >= 0
     usable[C.resources.pool[of_pool]] = C.capacity[of_pool]
+    numbering = C.instance.cluster.numbering
+    there = np.where(_nodes_of_cells(C.instance, tenants), np.diff(numbering.start), 0)
+    gpus_there = np.bincount(numbering.pool, there, len(usable))
     every = np.unique(np.concatenate([one.pools for one in tenants]))
     rows = []
     sets = {tuple(some.tolist()): some for some in (*(one.pools for one in tenants), every)}
@@ -502,7 +516,7 @@ def _rows_of_others(
         others = np.isin(C.pool, pools) & ~np.isin(owner, [row + 1 for row in inside])
         needs = np.where(others, gpus, 0.0)
         held = _of_staying(C, stays, needs)
-        left = float(usable[pools].sum()) - cells
+        left = min(float(gpus_there[pools].sum()) - cells, float(usable[pools].sum()))
         names = ", ".join(tenants[row].tenant for row in inside)
         words = f"reserved cells of tenants {names} leave {left:g} GPUs to others"
         rows.append(_CellRow(needs, max(left, held) if held else left, words))
