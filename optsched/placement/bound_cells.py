@@ -137,7 +137,7 @@ class BoundCells:
         cluster = self.instance.cluster
         works = cluster.usable(self.instance.now)[cluster.numbering.node_of(np.arange(len(amount)))]
         piles = (len(self.tenants) + 1) * len(cluster.pools)
-        return np.bincount(self._pile, np.where(works, amount, 0.0), piles)
+        return np.bincount(self._pile, np.where(works, amount, 0.0), piles).astype(np.float64)
 
     def uses(self, classes: Classes) -> Uses:
         """Share of the GPUs of each owner and pool that each column uses."""
@@ -188,6 +188,7 @@ def bind_cells(instance: Instance, tenants: Sequence[TenantCells], stays: BoolAr
                 raise
             notices.append(f"cells: {error}")
             tenants = [_without(one, error.jobs) for one in tenants]
+    assert reserved is not None  # there are tenants
     cells = list(reserved.bound)
     ground = _Ground.of(instance, tenants, stays, reserved.blocked)
     for size in sorted({size for one in tenants for size in one.owns}, reverse=True):
@@ -262,12 +263,12 @@ class _Ground(NamedTuple):
         every = numbering.node_of(np.arange(numbering.gpus))
         idle = np.bincount(every, ~self.taken & (self.held == 0), numbering.nodes)
         order = np.lexsort((first, idle[node], -own, others))[: one.owns.get(size, 0)]
-        chosen = first[order]
+        chosen: IntArray = first[order]
         self.taken[ranges(chosen, np.full(len(chosen), size))] = True
         return chosen
 
 
 def _sums(amount: IntArray | BoolArray, first: IntArray, size: int) -> IntArray:
     """Sums over blocks of equal size."""
-    before = np.concatenate([[0], np.cumsum(amount, dtype=np.int64)])
-    return before[first + size] - before[first]
+    before: IntArray = np.append(0, np.cumsum(amount, dtype=np.int64))
+    return np.asarray(before[first + size] - before[first])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from optsched.api import InstanceSource, Performance, compile, load
+from optsched.api import InstanceSource, Performance, compile, load, own_constraints
 from optsched.candidates import Absence
 from optsched.display import DisplayedTable, TableColumns, amount, count
 from optsched.errors import UsageError
@@ -159,7 +159,8 @@ def make_room(
     Raises
     ------
     UsageError
-        If there is no such job, it runs already, has no step left, or arrives later.
+        If there is no such job, it runs already, has no step left, or arrives later; or tenants have
+        reserved cells, whose GPUs no placement of an instance fixes.
     """
     limits.setdefault("work_limit", PROGRAM_WORK)
     limits["time_limit"] = timer = timer_of(limits.get("time_limit"))
@@ -169,6 +170,7 @@ def make_room(
     row = job_row(read.jobs_table.names, job, "the instance")
     if row in read.jobs_table.running:
         raise UsageError(f"job {job} runs already")
+    _refuse_reserved(read)
     absent = dict(candidates.unplaced()).get(row, "")
     classes = candidates.per_job().classes(frozenset(), [])
     engine = Engine(load_solver, solver, made, timer=timer)
@@ -193,6 +195,19 @@ def make_room(
         fragmentation_of(mix),
         None if found.after is None else fragmentation_of(mix, found.after),
     )
+
+
+def _refuse_reserved(instance: Instance) -> None:
+    """Refuse cells that are reserved for tenants: they may be on any nodes, and the fewest migrations
+    depend on where.
+    """
+    for constraint in own_constraints(instance):
+        cells = constraint.reserves(instance)
+        if cells is not None:
+            raise UsageError(
+                f"cells of tenant {cells.tenant} are reserved: a round chooses their GPUs, and makes "
+                "room beside them (optsched round)"
+            )
 
 
 @checks_arguments

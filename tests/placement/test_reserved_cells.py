@@ -447,6 +447,8 @@ def test_refused_cells() -> None:
         optsched.realise(solved(document, pair, integral=False), method="priority")
     with pytest.raises(UsageError, match="reserved twice"):
         solved(document, pair, reserved({"4": 1}), integral=False)
+    with pytest.raises(UsageError, match="makes room beside them"):
+        optsched.make_room({**document, "constraints": [pair]}, "a")
     shares = {"pool": "p", "gpus": 1, "share": 0.5, "throughput": 1.0}
     shared = of_two_nodes([{"id": "a", "tenant": "A", "options": [shares]}])
     with pytest.raises(UsageError, match="may not share GPUs"):
