@@ -487,8 +487,11 @@ HATCHES = ("", "////", "xxxx", "....", "\\\\\\\\")
 # Most jobs with numbers (if there is room); colours may repeat.
 NUMBERED = 36
 SWITCH = "#4a4a4a"
-# Outline of the cells of jobs that cross racks, in points; smaller cells have none.
-OUTLINE, OUTLINED = 1.6, 0.08
+# Outline of the cells of jobs that cross racks, in points, and its largest part of a small cell.
+# Cells that are smaller than OUTLINED inches have none: they would be all outline.
+OUTLINE, OUTLINE_PART, OUTLINED = 1.6, 0.2, 0.02
+POINTS = 72
+"""Points per inch."""
 # More cells than this are a bitmap in svg and pdf too.
 RASTER = 20_000
 
@@ -798,7 +801,7 @@ def _draw_gpus(
             *held[:, across],
             facecolors="none",
             edgecolors=INK,
-            linewidths=OUTLINE if named else OUTLINE / 2,
+            linewidths=OUTLINE if named else min(OUTLINE / 2, OUTLINE_PART * side * POINTS),
             zorder=3.5,
             label="crosses racks",
         )
@@ -878,9 +881,9 @@ def _handles(cells: TopologyCells, colours: Mapping[int, str], most: int) -> lis
     if len(np.unique(cells.gpu)) < cells.fabric.total:
         handles.append(Patch(facecolor=PAPER, edgecolor=LINE, label="free GPU"))
     if cells.crossing.any():
-        handles.append(
-            Patch(facecolor=PAPER, edgecolor=INK, linewidth=OUTLINE, label="crosses racks")
-        )
+        crossing = count(len(np.unique(cells.job[cells.crossing])), "job")
+        label = f"crosses racks: {crossing}"
+        handles.append(Patch(facecolor=PAPER, edgecolor=INK, linewidth=OUTLINE, label=label))
     for state in np.unique(cells.fabric.state[cells.fabric.state > 0]).tolist():
         handles.append(
             Patch(

@@ -362,6 +362,25 @@ def test_gpus_of_gangs_across_racks_have_an_outline() -> None:
     assert not TopologyCells.of_placement(optsched.place(whole)).crossing.any()
 
 
+def test_small_cells_have_an_outline_too() -> None:
+    """Of a cluster of 500 nodes, where no GPU has a number."""
+    racks = {
+        f"r{r}": [f"a-{node}" for node in range(32 * r, min(32 * r + 32, 500))] for r in range(16)
+    }
+    held = {"pool": "a", "gpus": ["a-0/0", "a-499/0"]}
+    instance = optsched.load(
+        {
+            "format": "optsched-instance/1",
+            "cluster": {
+                "pools": [{"name": "a", "nodes": 500, "gpus_per_node": 8}],
+                "levels": {"rack": racks},
+            },
+            "jobs": [{"id": "x", "gpus": 2, "throughput": {"a": 1.0}, "running": held}],
+        }
+    )
+    assert squares(topology_picture(instance), "crosses racks") == 2
+
+
 def states() -> optsched.Instance:
     nodes = [{"name": f"n{row}", "gpus": 2, "state": state}
              for row, state in enumerate(("up", "drain", "down", "down", "reserved", "up"))]  # fmt: skip
