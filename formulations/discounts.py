@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray, quotient, stable_order
+from optsched.arrays import FloatArray, IntArray, group_rows, quotient, stable_order
 from optsched.program import AllocationProgram
 
 ROUNDING = 1e-13
@@ -37,6 +37,8 @@ ENTRIES = 4_000_000
 """Numbers of the tableaus that are in memory at once."""
 FURTHEST = 0.5
 """Part by which `WithoutOne.scaled` changes a level at most."""
+TINY = 1e-7
+"""Part of what a job holds most of, that counts as nothing."""
 
 
 class WithoutOne:
@@ -77,32 +79,35 @@ class WithoutOne:
         self._room = np.column_stack([np.maximum(-self._first, 0.0), np.ones(len(C))])
         self._more: list[FloatArray] = []
         self._gain: list[FloatArray] = []
-        self._worth_of_room = np.zeros_like(self._room)
+        self._members = np.zeros(len(C), np.int64)
         self.bound = self._bounds(prices)
 
-    def add(self, x: FloatArray, prices: FloatArray, classes: IntArray) -> None:
-        """Bounds of prices of `limit_rows`, and for some of the classes values of mixtures with an
-        allocation x^m.
-        """
+    def add(self, x: FloatArray, prices: FloatArray) -> None:
+        """Bounds of prices of `limit_rows`, and an allocation x^m for the mixtures."""
         self.bound = np.minimum(self.bound, self._bounds(prices))
         over, worth = self._mixed(x)
         more, gain = over - self._first, worth - self._worth
         more[np.abs(more) <= ROUNDING * self._most] = 0.0
         self._more.append(np.column_stack([more, np.ones(len(more))]))
         self._gain.append(gain)
-        # Others have no use for it, at the duals of their programs so far.
-        worth_it = gain - np.einsum("kr,kr->k", self._more[-1], self._worth_of_room) > SMALL
-        classes = classes[worth_it[classes]]
+
+    def mix(self, classes: IntArray) -> bool:
+        """Values of the best mixtures of some of the classes; whether any of them had not been
+        mixed with all allocations.
+        """
         rows, members = self._room.shape[1], len(self._gain)
+        classes = classes[self._members[classes] < members]
+        self._members[classes] = members
         most = max(1, ENTRIES // ((rows + 1) * (members + rows + 1)))
         for start in range(0, len(classes), most):
             self._mix(classes[start : start + most])
+        return len(classes) > 0
 
     def _mix(self, some: IntArray) -> None:
         """The best mixtures of some classes."""
         more = np.stack([member[some] for member in self._more], axis=2)
         gain = np.stack([member[some] for member in self._gain], axis=1)
-        best, self._worth_of_room[some] = greatest(gain, more, self._room[some])
+        best = greatest(gain, more, self._room[some])
         self.value[some] = np.maximum(self.value[some], self._worth[some] + best)
 
     def _mixed(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -120,6 +125,24 @@ class WithoutOne:
         prices = np.maximum(prices[self._limited], 0.0)
         u = self._surplus(prices)
         return float(prices @ self._most) + float(self.program.classes.count @ u) - u
+
+    def like(self, k: int, classes: IntArray) -> IntArray:
+        """Those of the classes that hold the same limited things as k, whose jobs hold most first.
+
+        What the others could do with the room of a job, they do in part with that of a smaller one.
+        """
+        kind, most = self._kinds
+        same = classes[kind[classes] == kind[k]]
+        return np.asarray(same[np.argsort(-most[same], kind="stable")])
+
+    @cached_property
+    def _kinds(self) -> tuple[IntArray, FloatArray]:
+        """A number for which limited things each class holds, and the largest part of one that a
+        job of it holds.
+        """
+        held = (sp.diags_array(1.0 / self._most) @ self._own_use).toarray()
+        most = held.max(axis=0, initial=0.0)
+        return group_rows(list(held > TINY * most), len(most)).inverse, most
 
     def scaled(self, k: int) -> tuple[FloatArray, FloatArray]:
         """x* with so much more of what is limited as one job of class k holds, and the prices that
@@ -193,9 +216,7 @@ class WithoutOne:
         return surplus
 
 
-def greatest(
-    gain: FloatArray, matrix: FloatArray, room: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def greatest(gain: FloatArray, matrix: FloatArray, room: FloatArray) -> FloatArray:
     """max gain x  s.t.  matrix x <= room, x >= 0  of many small programs, by the simplex method.
 
     Parameters
@@ -209,16 +230,15 @@ def greatest(
     -------
     value : FloatArray, shape (K,)
         Of a feasible point: the optimum, unless that takes more than `PIVOTS` steps.
-    duals : FloatArray, shape (K, R)
     """
     programs, rows, columns = matrix.shape
     # The last row has what columns gain, and minus the value; the last column has the room left.
     table = np.zeros((programs, rows + 1, columns + rows + 1))
     table[:, :rows, :columns], table[:, :rows, -1], table[:, rows, :columns] = matrix, room, gain
     table[:, :rows, columns:-1] = np.eye(rows)
-    value, duals, running = np.zeros(programs), np.zeros((programs, rows)), np.arange(programs)
+    value, running = np.zeros(programs), np.arange(programs)
     for _ in range(PIVOTS):
-        value[running], duals[running] = -table[:, rows, -1], -table[:, rows, columns:-1]
+        value[running] = -table[:, rows, -1]
         enters = table[:, rows, :-1].argmax(axis=1)
         goes = table[np.arange(len(table)), rows, enters] > SMALL
         if not goes.any():
@@ -233,7 +253,7 @@ def greatest(
         table -= column[:, :, np.newaxis] * pivot[:, np.newaxis, :]
         table[every, leaves] = pivot
         np.maximum(table[:, :rows, -1], 0.0, out=table[:, :rows, -1])
-    return value, duals
+    return value
 
 
 def _places(klass: IntArray, classes: int) -> IntArray:

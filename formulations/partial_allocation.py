@@ -151,7 +151,8 @@ class PartialAllocation(Formulation):
         x, w = star.x, program.total.weight
         welfare = w * np.log(program.level(x))
         others = float(C.count @ welfare) - welfare
-        known = WithoutOne(program, program.repaired(x), _prices(program, star))
+        prices = _prices(program, star)
+        known = WithoutOne(program, program.repaired(x), prices)
         tried, solved = np.zeros((2, len(C)), bool)
         while True:
             # f falls as the optimum of the others without k rises; that is between value and bound.
@@ -165,16 +166,20 @@ class PartialAllocation(Formulation):
             if solved[k]:
                 why = f"that of {C.job_name(k)} is between {low[k]:.9g} and {high[k]:.9g}"
                 return _no_discounts(Termination.IMPRECISE, why)
+            same = known.like(k, uncertain[~solved[uncertain]])
+            if known.mix(same):
+                continue
+            k = int(same[0])
             if not tried[k]:
                 tried[k] = True
-                known.add(*known.scaled(k), uncertain)
+                known.add(*known.scaled(k))
                 continue
             solved[k] = True
             rest = _without(program, k)
             if rest is None:  # there is no other job
                 known.value[k] = known.bound[k] = 0.0
                 continue
-            without_k = yield Auxiliary(rest)
+            without_k = yield Auxiliary(rest, prices=prices)
             value, bound, ended = without_k.value, without_k.bound, without_k.termination
             if without_k.status is not Status.OPTIMAL or value is None or bound is None:
                 found = f"{len(C) - len(uncertain):,} of {len(C):,}"
@@ -182,7 +187,7 @@ class PartialAllocation(Formulation):
                 return _no_discounts(ended, why)
             known.value[k] = max(known.value[k], value)
             known.bound[k] = min(known.bound[k], bound)
-            known.add(*_beside(program, k, x, rest, without_k), uncertain)
+            known.add(*_beside(program, k, x, rest, without_k))
         # f <= 1: without k the others can have at least what they have at x*.
         f = np.minimum(high, 1.0)
         return Reduced(f[C.class_a] * x, {"discount": f})

@@ -32,12 +32,15 @@ class Auxiliary(NamedTuple):
         Solved to a gap of 0, whatever gap was asked for; the point is rounded to whole numbers.
     vertex : bool
         The point of a linear program is to be a vertex.
+    prices : FloatArray, optional
+        Duals of the `limit_rows` of an allocation program that may be near those of its optimum.
     """
 
     program: AllocationProgram | LinearProgram
     required: bool = False
     exact: bool = False
     vertex: bool = False
+    prices: FloatArray | None = None
 
 
 class PricedRows(NamedTuple):

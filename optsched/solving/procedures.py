@@ -218,7 +218,7 @@ class _Run:
         engine.vertex = step.vertex
         try:
             if isinstance(step.program, AllocationProgram):
-                outcome = engine.solve_directly(step.program)
+                outcome = engine.solve_directly(step.program, step.prices)
             else:
                 outcome = engine.solve_linear(step.program, np.round if step.exact else None)
         finally:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from refusals import refuses
 
+import formulations.discounts as discounting  # private: counts its programs
 import optsched
 from optsched import Instance, Solution
 from optsched.errors import SolverUnavailable, UsageError
@@ -128,6 +129,31 @@ def test_few_programs_prove_the_discounts_of_many_jobs(
         without, _ = welfare(others)
         expected = np.exp(np.log(level[others]).sum() - without)
         assert f[k] == pytest.approx(expected, abs=1e-5)
+
+
+def test_only_jobs_that_an_allocation_may_help_are_mixed_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With quotas there are as many kinds of jobs as pools times tenants: 14 mixtures of each job
+    if all are mixed every time.
+    """
+    random, n, mixed, greatest = np.random.default_rng(0), 300, [], discounting.greatest
+
+    def counted(gain: np.ndarray, *others: Any) -> np.ndarray:
+        mixed.append(len(gain))
+        return greatest(gain, *others)
+
+    monkeypatch.setattr(discounting, "greatest", counted)
+    given = {
+        "pools": {"a": 37, "b": 50, "c": 42},
+        "throughput": random.lognormal(0, 1, (n, 3)),
+        "gpus": random.choice([1, 2, 4, 8], n),
+        "tenant": random.integers(0, 4, n),
+        "tenants": [{"name": f"t{row}"} for row in range(4)],
+    }
+    quotas = [{"kind": "quota", "tenant": f"t{row}", "share": 0.15} for row in range(3)]
+    assert discounts(solve(given, constraints=quotas, solver="prices")).max() < 1
+    assert sum(mixed) < 8 * n
 
 
 @pytest.mark.parametrize("seed", range(4))

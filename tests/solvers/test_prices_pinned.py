@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_prices_totals import scattered, solved, total, worth
 
 import optsched
+from optsched.program import AllocationProgram, SideRows
+from optsched.program.side_rows import SameWords
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination
 from optsched.solvers import Limits
@@ -85,7 +89,7 @@ def worth_of(choices: Choices, a: np.ndarray, curve: Curve) -> np.ndarray:
 @pytest.mark.parametrize("exponent", EXPONENTS)
 def test_choices_are_the_best_of_all_mixtures(exponent: float) -> None:
     a, q, curve = drawn(3, exponent)
-    choices, lane = best_responses(a, q, curve), np.arange(a.shape[1])
+    choices, lane = best_responses(a, q[:, np.newaxis], curve), np.arange(a.shape[1])
     assert (
         {bool(one) for one in choices.alone}
         == {bool(one) for one in choices.all_time}
@@ -117,25 +121,38 @@ def test_numpy_and_compiled_choices_agree(exponent: float, monkeypatch: pytest.M
     pytest.importorskip("numba")
     a, q, curve = drawn(11, exponent, 6000)
     q[1] = 0.0
-    fast = best_responses(a, q, curve)
+    fast = best_responses(a, q[:, np.newaxis], curve)
     monkeypatch.setattr(choosing, "compiled", lambda: None)
-    plain = best_responses(a, q, curve)
+    plain = best_responses(a, q[:, np.newaxis], curve)
     for name in ("place", "all_time", "alone"):
         assert (getattr(fast, name) == getattr(plain, name)).all(), name
     for name in ("slope", "rent", "margin"):
         assert getattr(fast, name) == pytest.approx(getattr(plain, name), rel=1e-9, abs=1e-12), name
 
 
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("exponent", [0.0, -1.0])
+def test_classes_that_pay_different_prices_choose_each_for_itself(exponent: float) -> None:
+    a, q, curve = drawn(4, exponent)
+    costs = q[:, np.newaxis] * np.random.default_rng(4).lognormal(0.0, 1.0, a.shape)
+    choices = best_responses(a, costs, curve)
+    for k in range(a.shape[1]):
+        alone = best_responses(a[:, [k]], costs[:, [k]], Curve(curve.size[[k]], exponent))
+        for name in ("place", "all_time", "alone", "slope", "rent", "margin"):
+            one, other = getattr(choices, name)[k], getattr(alone, name)[0]
+            assert one == pytest.approx(other, rel=1e-12), name
+
+
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 10**6), exponent=st.sampled_from(EXPONENTS), part=st.floats(0.05, 0.95))
 def test_choices_stay_within_their_margin(seed: int, exponent: float, part: float) -> None:
     a, q, curve = drawn(seed, exponent)
-    choices, random = best_responses(a, q, curve), np.random.default_rng(seed)
+    choices, random = best_responses(a, q[:, np.newaxis], curve), np.random.default_rng(seed)
     for one in np.flatnonzero((choices.margin > 1e-9) & choices.alone)[:10]:
         change = part * min(choices.margin[one], 0.9)
         moved = q * (1.0 + change * random.choice([-1.0, 1.0], len(q)))
         alone = Curve(curve.size[[one]], exponent)
-        after = best_responses(a[:, [one]], moved, alone)
+        after = best_responses(a[:, [one]], moved[:, np.newaxis], alone)
         assert (after.place[0], after.all_time[0], after.alone[0]) == (
             choices.place[one], choices.all_time[one], True
         )  # fmt: skip
@@ -144,7 +161,7 @@ def test_choices_stay_within_their_margin(seed: int, exponent: float, part: floa
 @pytest.mark.usefixtures("way")
 def test_prices_of_nothing_send_all_to_their_best_place() -> None:
     a, q, curve = drawn(5, 0.0)
-    choices = best_responses(a, np.zeros_like(q), curve)
+    choices = best_responses(a, np.zeros((len(q), 1)), curve)
     assert choices.all_time.all() and (a[choices.place, np.arange(a.shape[1])] == 1.0).all()
 
 
@@ -165,10 +182,41 @@ def test_pinned_totals_are_the_same(
     assert -1e-12 * scale <= pinned.bound - pinned.value <= 2e-9 * scale
 
 
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("exponent", [0.0, -1.0, 0.5])
+@pytest.mark.parametrize("sides", [1, 3])
+def test_pinned_totals_with_side_rows_are_the_same(
+    sides: int, exponent: float, answers: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = limited(scattered(800, 3, exponent), sides)
+    pinned = solved(program)
+    assert len(answers) == 1 and pinned.certificate.ok
+    monkeypatch.setattr(back_end, "PINNED_FROM", 10**9)
+    whole = solved(program)
+    scale = worth(program, whole)
+    assert pinned.value == pytest.approx(whole.value, abs=3e-9 * scale)
+    assert -1e-12 * scale <= pinned.bound - pinned.value <= 2e-9 * scale
+
+
+def limited(program: AllocationProgram, sides: int) -> AllocationProgram:
+    """With a budget, whose prices per GPU have no exact quotients, and quotas of some of the jobs."""
+    if sides == 0:
+        return program
+    C = program.classes
+    gpus, x = C.usage.toarray().sum(axis=0), program.even()
+    price = np.array([1.1, 0.7, 3.3])[C.usage.toarray().argmax(axis=0)]
+    rows = [gpus * price, *(gpus * (C.class_a % 5 == tenant) for tenant in range(sides - 1))]
+    matrix = sp.csr_matrix(np.array(rows))
+    most = 0.7 * (matrix @ x)
+    side = SideRows("side", matrix, np.full(sides, -np.inf), most, SameWords("a limit"))
+    return replace(program, side=(side,))
+
+
 @pytest.mark.unit
 @pytest.mark.parametrize("exponent", [0.0, -1.0, 0.5])
-def test_of_many_classes_most_are_pinned(exponent: float, answers: list[bool]) -> None:
-    program = scattered(9000, 3, exponent)
+@pytest.mark.parametrize("sides", [0, 3])
+def test_of_many_classes_most_are_pinned(sides: int, exponent: float, answers: list[bool]) -> None:
+    program = limited(scattered(9000, 3, exponent), sides)
     outcome = solved(program)
     assert answers == [True] and outcome.values.termination is Termination.OPTIMAL
     assert abs(outcome.bound - outcome.value) <= 2e-9 * worth(program, outcome)

@@ -277,7 +277,9 @@ def test_light_jobs_choose_what_is_best_for_them(
     level = (rates * values.x.reshape(jobs, 3)).sum(axis=1)
     prices, top = values.y[jobs : jobs + 3], rates.max(axis=1)
     choices = best_responses(
-        (rates / top[:, np.newaxis]).T, prices, Curve(weight * top**exponent, exponent)
+        (rates / top[:, np.newaxis]).T,
+        prices[:, np.newaxis],
+        Curve(weight * top**exponent, exponent),
     )
     due = (choices.slope / top / weight) ** (1.0 / (exponent - 1.0))
     assert level == pytest.approx(due, rel=1e-5)

@@ -52,7 +52,7 @@ def best_responses(a: FloatArray, q: FloatArray, curve: Curve) -> Choices:
     ----------
     a : FloatArray, shape (w, K)
         Each class has a place with a > 0.
-    q : FloatArray, shape (w,)
+    q : FloatArray, shape (w, K), or (w, 1) where all classes pay the same
     curve : Curve
     """
     fast = compiled() if a.size >= compiling.COMPILED else None
@@ -65,22 +65,24 @@ def best_responses(a: FloatArray, q: FloatArray, curve: Curve) -> Choices:
     parts = []
     for begin in range(0, a.shape[1], BLOCK):
         block = slice(begin, begin + BLOCK)
-        parts.append(_choices(a[:, block], q, Curve(curve.size[block], curve.exponent)))
+        costs = q[:, block] if q.shape[1] > 1 else q
+        parts.append(_choices(a[:, block], costs, Curve(curve.size[block], curve.exponent)))
     return Choices(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 def _choices(a: FloatArray, q: FloatArray, curve: Curve) -> tuple[Any, ...]:
     """The fields of the `Choices` of a few thousand classes, whose numbers stay in the cache."""
-    classes, e = a.shape[1], curve.exponent
+    classes, e, alike = a.shape[1], curve.exponent, q.shape[1] == 1
     place, slope = np.full(classes, -1), np.empty(classes)
     part_time, in_two = np.zeros(classes, bool), np.zeros(classes, bool)
     left = np.arange(classes)
     low, cost, here = np.zeros(classes), np.zeros(classes), np.full(classes, np.inf)
     while len(left):
         best, following = np.full(len(left), np.inf), np.full(len(left), -1)
+        every = len(left) == classes
         for j, price in enumerate(q):
-            further = (a[j] if len(left) == classes else a[j, left]) - low
-            rise = quotient(price - cost, further, np.inf)
+            further = (a[j] if every else a[j, left]) - low
+            rise = quotient((price if every or alike else price[left]) - cost, further, np.inf)
             following[rise < best] = j
             np.minimum(best, rise, out=best)
         stays = here <= best
@@ -95,9 +97,9 @@ def _choices(a: FloatArray, q: FloatArray, curve: Curve) -> tuple[Any, ...]:
         moved = onward | first
         place[left[moved]] = following[moved]
         left, low, here = left[onward], level[onward], beyond[onward]
-        cost = q[following[onward]]
+        cost = q[following[onward], 0 if alike else left]
     lane = np.arange(classes)
-    reached, paid = a[place, lane], q[place]
+    reached, paid = a[place, lane], q[place, 0 if alike else lane]
     rent = np.where(part_time, 0.0, np.maximum(reached * slope - paid, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         margin = np.where(part_time, 1.0 - curve.slope(reached) * reached / paid, rent / paid)
@@ -124,15 +126,17 @@ def _choose(
 ) -> None:  # fmt: skip
     """`_choices`, class by class."""
     width, classes = a.shape
+    alike = q.shape[1] == 1
     for k in range(classes):
+        own = 0 if alike else k
         at, low, cost, here = -1, 0.0, 0.0, np.inf
         all_time[k] = alone[k] = True
         while True:
             best, following, level = np.inf, -1, 1.0
             for j in range(width):
                 further = a[j, k] - low
-                if further > 0.0 and (q[j] - cost) / further < best:
-                    best, following, level = (q[j] - cost) / further, j, a[j, k]
+                if further > 0.0 and (q[j, own] - cost) / further < best:
+                    best, following, level = (q[j, own] - cost) / further, j, a[j, k]
             if here <= best:
                 slope[k] = here
                 break
@@ -143,9 +147,9 @@ def _choose(
                 alone[k] = at < 0
                 at = following if at < 0 else at
                 break
-            at, low, cost, here = following, level, q[following], beyond
+            at, low, cost, here = following, level, q[following, own], beyond
         place[k] = at
-        reached, paid, part_time = a[at, k], q[at], alone[k] and not all_time[k]
+        reached, paid, part_time = a[at, k], q[at, own], alone[k] and not all_time[k]
         rent[k] = 0.0 if part_time else max(reached * slope[k] - paid, 0.0)
         if not alone[k]:
             margin[k] = 0.0
@@ -159,6 +163,7 @@ def _choose(
             if a[j, k] > 0.0 and j != at:
                 least = min(
                     least,
-                    (q[j] + rent[k] - a[j, k] * slope[k]) / (q[j] + rest + per_level * a[j, k]),
+                    (q[j, own] + rent[k] - a[j, k] * slope[k])
+                    / (q[j, own] + rest + per_level * a[j, k]),
                 )
         margin[k] = least if least > 0.0 else 0.0

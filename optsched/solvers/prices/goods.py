@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.arrays.values import cached_property
 from optsched.solvers.prices.market import Market
 
 CANCELLED = 1e-6
 """Part of the terms of a sum, below which rounding has a say in what is left of it."""
+DIGITS = 40
+"""Binary digits by which amounts of goods are compared."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,32 @@ class Goods:
     def of(cls, market: Market, classes: IntArray) -> Goods:
         """The goods of some classes."""
         return cls(market, classes, market.weight[classes], market.place[classes])
+
+    def part(self, rows: IntArray, capacity: FloatArray) -> Goods:
+        """The goods of some of the classes, of these capacities."""
+        return Goods.of(self.market.part(self.classes[rows], capacity), np.arange(len(rows)))
+
+    def bundles(self) -> tuple[IntArray, FloatArray]:
+        """A number for the goods that a column holds, the same where these differ by a factor, and
+        this factor; both of shape (N,).
+        """
+        if (good := self.market.good) is not None:
+            number = np.zeros(self.market.columns + 1, np.int64)
+            number[self.place] = good
+            return number[:-1], np.ones(self.market.columns)
+        usage = self.market.usage.tocsc()
+        usage.sort_indices()
+        count = np.diff(usage.indptr)
+        places = np.arange(int(count.max(initial=0)))
+        at = np.minimum(usage.indptr[:-1, np.newaxis] + places, max(usage.nnz - 1, 0))
+        there = places < count[:, np.newaxis]
+        amount = np.where(there, usage.data[at], 0.0)
+        factor = np.where(count > 0, amount[:, 0], 1.0)
+        # Quotients of equal ratios may differ in their last bits.
+        mantissa, exponent = np.frexp(amount / factor[:, np.newaxis])
+        alike = np.ldexp(np.rint(np.ldexp(mantissa, DIGITS)), exponent)
+        goods = np.where(there, usage.indices[at], -1)
+        return group_rows([*goods.T, *alike.T], len(count)).inverse, factor
 
     def costs(self, prices: FloatArray) -> FloatArray:
         """What a unit of a member's time costs in each place, shape (K, w)."""

@@ -7,9 +7,10 @@ margin, from a sample of the classes or from a similar program before, only the 
 are in doubt. Of the others,
 
 - who is in place j all the time holds a constant,
-- who is in place j some of the time, the part x_k that phi_k a_kj^e x^(e-1) = q_j asks for, is a
-  part of one class: a total X of time there is shared as c_k = (phi_k a_kj^e)^(1/(1-e)), and is
-  worth (sum N_k c_k)^(1-e) X^e / e.
+- who is in place j some of the time, the part x_k that phi_k a_kj^e x^(e-1) = q_kj asks for, is a
+  part of one class of all that hold the same goods there but for a factor, q_kj = s_k q: of a total
+  X = sum N_k s_k x_k each has c_k = (phi_k a_kj^e / s_k)^(1/(1-e)) parts, and X is worth
+  (sum N_k s_k c_k)^(1-e) X^e / e.
 
 This leaves the same problem with few classes, which `optsched.solvers.prices.interior` solves. All
 classes then choose at its prices: if the pinned ones choose the same again, this is an optimum, and
@@ -26,10 +27,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
 from optsched.arrays.values import replace
 from optsched.solvers.prices import compiling
 from optsched.solvers.prices.best_response import Choices, best_responses
@@ -59,6 +61,27 @@ CLOSED = 1e-9
 Stop = Callable[[], bool]
 
 
+class Bundles(NamedTuple):
+    """S classes that are some of the time in one place each, as one class for each bundle of goods.
+
+    Attributes
+    ----------
+    first : IntArray, shape (B,)
+        Of each bundle one of the classes.
+    bundle : IntArray, shape (S,)
+    part : FloatArray, shape (S,)
+        Time of each class, relative to that of its bundle.
+    size, weight : FloatArray, shape (B,)
+        phi and N of the bundle, which holds what its first class holds.
+    """
+
+    first: IntArray
+    bundle: IntArray
+    part: FloatArray
+    size: FloatArray
+    weight: FloatArray
+
+
 @dataclass
 class PinnedTotal:
     """One search.
@@ -66,7 +89,6 @@ class PinnedTotal:
     Parameters
     ----------
     goods : Goods
-        Each place is one good.
     level : FloatArray, shape (K, w)
         a, each row with the maximum 1.
     curve : Curve
@@ -83,9 +105,16 @@ class PinnedTotal:
 
     def __post_init__(self) -> None:
         self.a = np.ascontiguousarray(self.level.T)
+        self._bundle, self._factor = self.goods.bundles()
+
+    def _choices(self, prices: FloatArray) -> Choices:
+        return best_responses(self.a, self.goods.costs_by_place(prices), self.curve)
 
     def run(self, prices: FloatArray | None = None) -> Balance | None:
         """The optimum, or None where it is not found; ``prices`` are near the right ones."""
+        # Where each class holds other goods, nothing is gained.
+        if self._bundle.max(initial=0) > MOST * len(self.level):
+            return None
         # Prices of a similar program replace the sample.
         if prices is not None and (found := self._from(prices, KNOWN)) is not None:
             return found
@@ -94,7 +123,7 @@ class PinnedTotal:
         return self._from(self._sampled(), min(DOUBT * len(self.a), AT_MOST))
 
     def _from(self, prices: FloatArray, doubt: float) -> Balance | None:
-        choices = best_responses(self.a, prices, self.curve)
+        choices = self._choices(prices)
         count = int(doubt * len(self.level))
         most = len(self.level)
         for _ in range(ROUNDS):
@@ -102,7 +131,7 @@ class PinnedTotal:
                 return None
             search, pinned, time = found
             prices, before = search.prices, choices
-            choices = best_responses(self.a, prices, self.curve)
+            choices = self._choices(prices)
             gap = self._judge(time, prices, choices)
             other = (choices.place != before.place) | (choices.all_time != before.all_time)
             changed = int((pinned & other).sum())
@@ -120,20 +149,20 @@ class PinnedTotal:
         """Prices of a sample of the classes, with its part of the capacities."""
         classes = len(self.level)
         size = min(max(SMALLEST, classes // SAMPLE), LARGEST, classes)
-        rows = np.arange(size) * classes // size
-        weight = self.goods.weight
-        part = float(weight[rows].sum() / weight.sum())
-        capacity = self.goods.market.capacity * part
+        begin = np.arange(size + 1) * classes // size
+        # Drawn at random within each stretch, because rows may be periodic.
+        rows = np.random.default_rng(0).integers(begin[:-1], begin[1:])
+        goods, even = self.goods, (self.level > 0).astype(np.float64)
+        part = goods.part(rows, goods.market.capacity)
+        # Of each good the part that the sample would hold if all ran evenly.
+        held = part.used(even[rows])
+        share = np.where(held > 0, quotient(held, goods.used(even)), 1.0)
         curve = Curve(self.curve.size[rows], self.curve.exponent)
-        return self._interior(self.level[rows], weight[rows], capacity, curve).prices
+        return self._interior(
+            goods.part(rows, goods.market.capacity * share), self.level[rows], curve
+        ).prices
 
-    def _interior(
-        self, level: FloatArray, weight: FloatArray, capacity: FloatArray, curve: Curve
-    ) -> Balance:
-        market = replace(self.goods.market, capacity=capacity)
-        # Classes and columns are not needed, because each place is one good.
-        classes, place = np.zeros(len(level), np.int64), np.zeros(level.shape, np.int64)
-        goods = Goods(market, classes, weight, place)
+    def _interior(self, goods: Goods, level: FloatArray, curve: Curve) -> Balance:
         # Compiled if the whole is large: compiled sweeps are loaded in this process anyway.
         fast = self.level.size >= compiling.COMPILED
         search = Interior(goods, level, curve, lambda *_: self.over(), fast=fast)
@@ -147,7 +176,7 @@ class PinnedTotal:
         """Decide for ``count`` classes and those in two places;
         with who was pinned, and the time of all.
         """
-        a, weight, e, width = self.a, self.goods.weight, self.curve.exponent, len(self.a)
+        weight = self.goods.weight
         margin = choices.margin[choices.alone]
         if not count < len(margin):
             return None
@@ -155,37 +184,47 @@ class PinnedTotal:
         free = np.flatnonzero(~pinned)
         if len(free) > MOST * len(weight):
             return None
-        constant = np.flatnonzero(pinned & choices.all_time)
-        shared = np.flatnonzero(pinned & ~choices.all_time)
+        time, constant = np.zeros(self.level.shape), pinned & choices.all_time
+        time[constant, choices.place[constant]] = 1.0
         capacity = self.goods.market.capacity
-        left = capacity - np.bincount(choices.place[constant], weight[constant], width)
+        left = capacity - self.goods.used(time)
         # The pinned classes alone use up a good: the prices are not near enough.
         if not (left > 1e-9 * capacity).all():
             return None
+        shared = np.flatnonzero(pinned & ~choices.all_time)
         place = choices.place[shared]
-        with np.errstate(over="ignore", under="ignore"):
-            asks = (self.curve.size[shared] * a[place, shared] ** e) ** (1.0 / (1.0 - e))
-            together = np.bincount(place, weight[shared] * asks, width)
-            members = np.bincount(place, weight[shared], width)
-            some = np.flatnonzero(members > 0)
-            of_shared = (together[some] / members[some]) ** (1.0 - e)
-            size = np.concatenate([self.curve.size[free], of_shared])
-        if not (np.isfinite(size) & (size > 0)).all():
+        bundles = self._bundles(shared, place)
+        size = np.concatenate([self.curve.size[free], bundles.size])
+        if len(size) > MOST * len(weight) or not (np.isfinite(size) & (size > 0)).all():
             return None
+        # One class of each bundle is where it is, and stands for all.
+        first = bundles.first
+        goods = self.goods.part(np.concatenate([free, shared[first]]), left)
         found = self._interior(
-            np.concatenate([self.level[free], np.eye(width)[some]]),
-            np.concatenate([weight[free], members[some]]),
-            left,
-            Curve(size, e),
+            replace(goods, weight=np.concatenate([weight[free], bundles.weight])),
+            np.concatenate([self.level[free], np.eye(self.level.shape[1])[place[first]]]),
+            Curve(size, self.curve.exponent),
         )
-        time = np.zeros(self.level.shape)
-        time[constant, choices.place[constant]] = 1.0
         time[free] = found.time[: len(free)]
-        total = np.zeros(width)
-        of_places = found.time[len(free) :][np.arange(len(some)), some]
-        total[some] = of_places * members[some] / together[some]
-        time[shared, place] = asks * total[place]
+        of_bundles = found.time[len(free) :][np.arange(len(first)), place[first]]
+        time[shared, place] = bundles.part * of_bundles[bundles.bundle]
         return found, pinned, time
+
+    def _bundles(self, shared: IntArray, place: IntArray) -> Bundles:
+        """Classes that are in these places some of the time, those together that hold the same."""
+        e, column = self.curve.exponent, self.goods.place[shared, place]
+        some, first, bundle = np.unique(
+            self._bundle[column], return_index=True, return_inverse=True
+        )
+        factor = self._factor[column]
+        holds = self.goods.weight[shared] * factor
+        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+            worth = self.curve.size[shared] * self.a[place, shared] ** e / factor
+            asks = worth ** (1.0 / (1.0 - e))
+            held = np.bincount(bundle, holds, len(some))
+            mean = np.bincount(bundle, holds * asks, len(some)) / held
+            size = factor[first] * mean ** (1.0 - e)
+            return Bundles(first, bundle, asks / mean[bundle], size, held / factor[first])
 
     def _judge(self, time: FloatArray, prices: FloatArray, choices: Choices) -> float:
         """The gap between what an allocation is worth within time and capacity,

@@ -125,7 +125,7 @@ def _searched(
     """What is found, and after how many steps; ``near`` are prices to start from."""
     found, steps = None, 0
     many = PINNED_FROM if near is None else PINNED_FROM_KNOWN
-    if curve.floor is None and goods.market.good is not None and len(level) >= many:
+    if curve.floor is None and len(level) >= many:
         most_pinned = PinnedTotal(goods, level, curve, watch.over)
         solved = most_pinned.run(near)
         found, steps = most_pinned.found, most_pinned.steps
