@@ -175,6 +175,29 @@ def test_models_rate_racks_by_their_links() -> None:
     assert near > 1.2 * far
 
 
+def test_three_gangs_get_what_a_model_says_of_the_links_between_racks() -> None:
+    """Nothing is stated: racks and rates come from the graph."""
+    links = [
+        {"source": f"s{node // 3}", "target": NODES[node], "bandwidth": 25} for node in range(6)
+    ]
+    links += [{"source": "top", "target": f"s{rack}", "bandwidth": 1} for rack in range(2)]
+    vertices = [{"id": name} for name in (*NODES, "s0", "s1", "top")]
+    given = document(levels="topology", topology={"nodes": vertices, "links": links})
+    given["cluster"]["pools"][0]["gpu"] = "V100-SXM2-16GB"
+    given["performance"] = {"model": "analytic"}
+    model = {"flops_per_sample": 1.2e10, "bytes_per_sample": 1e8, "gradient_bytes": 1e8}
+    given["workloads"] = {"w": {"parameters": {"model": model, "batch_per_gpu": 32}}}
+    columns = optsched.compile(optsched.load(given)).classes(frozenset()).to_columns()
+    near, far = max(columns["rate"]), min(columns["rate"])
+    promised = optsched.solve(given, "max-throughput", integral=True)
+    assert promised.objective == pytest.approx(3 * near)
+    kept = optsched.solve(given, "max-throughput", integral=True, constraints=["placeable"])
+    assert kept.objective == kept.bound == pytest.approx(2 * near + far, rel=1e-12)
+    racks = [{int(gpu[2]) // 3 for gpu in gpus} for gpus in kept.placement.gpus]
+    assert sorted(map(len, racks)) == [1, 1, 2]
+    assert optsched.verify(given, json.loads(json.dumps(kept.to_document()))).ok
+
+
 def test_a_level_as_a_requirement() -> None:
     solution = optsched.solve(
         instance(), "max-throughput", integral=True,

@@ -252,6 +252,20 @@ def test_room_is_made_in_the_cells_of_a_tenant_alone() -> None:
         assert [each.job for each in plan.move] != ["o"] and len(plan.move) == 1
 
 
+def test_what_cells_leave_goes_to_others_in_their_order() -> None:
+    """Six GPUs are left for others: the last job, of two, must not be chosen beside those of 1 and 4
+    before it, and placed in the way of the second.
+    """
+    gpus = [1, 1, 4, 2, 8, 8, 8, 1, 4, 4, 1, 2]
+    tenants = ["", "B", "A", "A", "B", "B", "A", "B", "A", "", "B", ""]
+    jobs = [job(f"j{row}", *each) for row, each in enumerate(zip(gpus, tenants, strict=True))]
+    cells = [reserved({"1": 1, "2": 1, "4": 1}, tenant) for tenant in "AB"]
+    instance = optsched.load(document((8, 4, 8), jobs, cells))
+    plan = optsched.solve_round(optsched.RoundState.first(instance, {"ranking": "fifo"}))
+    others = [each.job for each in plan.start if not tenants[int(each.job[1:])]]
+    assert others == ["j0", "j9"]
+
+
 # --- the check of a plan ----------------------------------------------------------------------
 
 
