@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, owners
 from optsched.program.integers import common_unit
-from optsched.program.knapsack import best_items, losses_of_items
+from optsched.program.knapsack import best_of_each, losses_of_each
 
 if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.candidates import Classes
@@ -232,23 +232,28 @@ class AgentKnapsacks(NamedTuple):
             room[agent] = np.floor(most / unit + ROUNDING * max(1.0, most / unit))
         return cls(there, size, room)
 
-    def best(self, worth: FloatArray) -> tuple[float, BoolArray]:
-        """The total of the maxima, and the jobs that each agent takes; both of shape (agents,
-        jobs).
+    def best(self, worth: FloatArray, fast: bool = False) -> tuple[float, BoolArray]:
+        """The total of the maxima, and the jobs that each agent takes, shape (agents, jobs).
+
+        Parameters
+        ----------
+        worth : FloatArray, shape (agents, jobs)
+        fast : bool
+            Whether to use compiled loops; see `best_of_each`.
         """
         worth = np.where(self.there, worth, -1.0)
-        found = [best_items(*row) for row in zip(worth, self.size, self.room, strict=True)]
-        return float(sum(value for value, _ in found)), np.array([jobs for _, jobs in found])
+        value, chosen = best_of_each(worth, self.size, self.room, fast)
+        return float(value.sum()), chosen
 
-    def losses(self, worth: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def losses(
+        self, worth: FloatArray, most: float = np.inf, fast: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
         """How far the maximum of an agent falls if it must take a job, and if it must not; both of
-        shape (agents, jobs).
+        shape (agents, jobs). Losses above ``most`` may be infinite instead.
         """
-        taken, left_out = np.full(worth.shape, np.inf), np.zeros(worth.shape)
-        for agent, jobs in enumerate(self.there):
-            given = worth[agent, jobs], self.size[agent, jobs], int(self.room[agent])
-            taken[agent, jobs], left_out[agent, jobs] = losses_of_items(*given)
-        return taken, left_out
+        worth = np.where(self.there, worth, -1.0)
+        taken, left_out = losses_of_each(worth, self.size, self.room, most, fast)
+        return np.where(self.there, taken, np.inf), left_out
 
 
 def _asks_for_all(program: FeasibleRegion) -> bool:

@@ -77,7 +77,7 @@ def step_of(cost: FloatArray, integer: BoolArray) -> float | None:
     for places in range(7):
         scaled = size * 10.0**places
         whole = np.round(scaled)
-        if whole.max() < 2**53 and (np.abs(scaled - whole) <= 1e-9).all():
+        if whole.min() >= 1 and whole.max() < 2**53 and (np.abs(scaled - whole) <= 1e-9).all():
             return float(np.gcd.reduce(whole.astype(np.int64))) / 10.0**places
     return None
 

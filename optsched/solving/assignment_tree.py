@@ -47,13 +47,17 @@ MEMORY = 0.85
 """Part of the running mean that stays after a move."""
 FIRST_REACH, FARTHER = 5e-4, 4.0
 """How far above the bound the first target is, relative to the bound; the factor of the next."""
+SLOW = 50
+"""Nodes before compiled loops are loaded: small trees end sooner."""
 ROUNDED = 1e-6
 """Part of the step between objective values that counts as rounding."""
+SUMMED = 1e-14
+"""Relative amount by which sums of costs and prices may be wrong."""
 
 
 def first_reach(bound: float, step: float) -> float:
     """How far above the bound the first target is."""
-    return max(FIRST_REACH * abs(bound), 2.0 * step)
+    return max(FIRST_REACH * abs(bound), step)
 
 
 class Node(NamedTuple):
@@ -140,6 +144,11 @@ class AssignmentTree:
                 self._plant()
 
     @property
+    def _fast(self) -> bool:
+        """Whether knapsacks are solved by compiled loops, where there are any."""
+        return self.nodes > SLOW
+
+    @property
     def _target(self) -> float:
         """What the assignments that the tree looks for cost at most."""
         return min(self._better, self._highest)
@@ -160,8 +169,11 @@ class AssignmentTree:
             if enough():
                 return [node]
             knapsacks = AgentKnapsacks(cells & rest.free, self._knapsacks.size, rest.room)
-            most, chosen = knapsacks.best(price - self.of.cost)
-            bound = rest.cost + float(price[rest.free].sum()) - most
+            most, chosen = knapsacks.best(price - self.of.cost, self._fast)
+            of_jobs = price[rest.free]
+            bound = rest.cost + float(of_jobs.sum()) - most
+            # Sums of large costs are rounded by more than the part of a step that targets allow
+            bound -= SUMMED * (abs(rest.cost) + float(np.abs(of_jobs).sum()))
             if bound > self._target:
                 return []
             missing = np.where(rest.free, 1.0 - chosen.sum(axis=0), 0.0)
@@ -201,7 +213,7 @@ class AssignmentTree:
         room : float
             The target less the bound at these prices.
         """
-        taken, left_out = knapsacks.losses(price - self.of.cost)
+        taken, left_out = knapsacks.losses(price - self.of.cost, room, self._fast)
         given = knapsacks.there & (left_out > room)
         # Two agents that both need a job leave it no cell, and the node holds nothing better
         others = given.any(axis=0) & ~given

@@ -46,7 +46,7 @@ CORE_FAILURES = 2
 """Runs of cores without a better point after which the whole program is solved."""
 ROUNDED = 1e-6
 """Fraction of the smallest difference between two objective values that counts as rounding."""
-BRIEF_NODES, BRIEF_SHARE = 500, 0.1
+BRIEF_NODES, BRIEF_SHARE = 500, 0.05
 """Nodes of a brief branch and bound, and the fraction of the time that it may take."""
 PATIENCE, LONG_PATIENCE = 2, 50
 """The search for assignments ends after this many neighbourhoods per job without improvement: first
@@ -59,6 +59,8 @@ TREE_SHARE = 0.3
 LAGRANGIAN_SHARE, EVALUATIONS = 0.2, 100
 """Limits of the Lagrangian bound of an assignment: a fraction of the time left, and evaluations."""
 BY_PRICED_JOBS = "; the bound is Lagrangian, each agent solves a knapsack"
+FIRST = 0.1
+"""Fraction of the time that may be over when the tree of an assignment begins."""
 LONG = 0.8
 """Fraction of the time that a local search may take where branch and bound gets little."""
 
@@ -222,7 +224,8 @@ class ProgramSearch:
             short = self._bound(core) - value
             return short < step * (1.0 - ROUNDED) or self._near(core, value)
 
-        for per_job, part in ((PATIENCE, SHARE), (LONG_PATIENCE, LONG)):
+        # The tree finds good assignments itself, so the search before it is brief
+        for per_job, part in ((PATIENCE, FIRST), (PATIENCE, SHARE), (LONG_PATIENCE, LONG)):
 
             def enough(lost: float, part: float = part) -> bool:
                 nonlocal reported
@@ -232,18 +235,19 @@ class ProgramSearch:
                 return closed(lost) or not runs.has_time_left(1.0 - part)
 
             search.run(per_job * search.of.jobs, enough)
+            late = not runs.has_time_left(1.0 - part)
             if self._priced is None and not closed(search.least):
                 self._priced = self._lagrangian(core, search.prices.price)
                 report()
+            if closed(search.least) or self._tree_is_promising(core.arrays):
+                break
             sharper = core if self._priced is None else self._priced.core
             few = max(FEW_OPEN, OPEN_SHARE * len(core.loss))
-            if (
-                self._tree_is_promising(core.arrays)
-                or sharper.open_columns(core.bound - search.least) <= few
-                or enough(search.least)
+            if part > FIRST and (
+                sharper.open_columns(core.bound - search.least) <= few or enough(search.least)
             ):
                 break
-        return not runs.has_time_left(1.0 - part)
+        return late
 
     def _lagrangian(self, core: Core, price: FloatArray) -> PricedBound | None:
         """A bound by prices of jobs, where it is tighter than that of the core.

@@ -14,12 +14,16 @@ from refusals import refuses
 
 import optsched
 from optsched.api import make_formulation
+from optsched.arrays import FloatArray, IntArray
 from optsched.generate import generate
-from optsched.program import AllocationProgram
+from optsched.program import AllocationProgram, knapsack
 from optsched.program.assignment import AgentKnapsacks, Assignment
-from optsched.program.knapsack import best_items, losses_of_items
+from optsched.program.knapsack import best_items, best_of_each, losses_of_each
 from optsched.solution import certify_point
 from optsched.solving.knapsack_bound import knapsack_bound, knapsack_losses, with_job_prices
+
+ITEMS = 6
+"""Of each random knapsack."""
 
 
 def document(seed: int, jobs: int = 5, agents: int = 3) -> dict[str, Any]:
@@ -245,16 +249,55 @@ def test_a_search_starts_from_a_given_assignment() -> None:
 @settings(max_examples=40, deadline=None)
 def test_what_a_knapsack_loses_where_an_item_must_be_taken_or_left_out(seed: int) -> None:
     random = np.random.default_rng(seed)
-    value, weight = random.integers(-5, 20, 7).astype(float), random.integers(0, 9, 7)
-    capacity = int(random.integers(0, 25))
-    sets = [np.array(z) for z in product((0, 1), repeat=7) if np.array(z) @ weight <= capacity]
-    best, _ = best_items(value, weight, capacity)
-    taken, left_out = losses_of_items(value, weight, capacity)
-    for item in range(7):
-        with_item = [float(value @ z) for z in sets if z[item]]
-        without = max(float(value @ z) for z in sets if not z[item])
-        assert taken[item] == pytest.approx(best - max(with_item, default=-np.inf), abs=1e-9)
-        assert left_out[item] == pytest.approx(best - without, abs=1e-9)
+    value, weight, capacity = three_knapsacks(random)
+    total, _ = best_of_each(value, weight, capacity)
+    most = float(random.integers(0, 6))
+    exact = losses_of_each(value, weight, capacity)
+    enough = losses_of_each(value, weight, capacity, most)
+    for row, sets in enumerate(sets_that_fit(weight, capacity)):
+        for item, one in product(range(ITEMS), (0, 1)):
+            best = max((float(value[row] @ z) for z in sets if z[item] != one), default=-np.inf)
+            loss, found = total[row] - best, enough[one][row, item]
+            assert exact[one][row, item] == pytest.approx(loss, abs=1e-9)
+            assert found == pytest.approx(loss, abs=1e-9) or min(found, loss) > most
+
+
+@given(seed=st.integers(0, 2**32 - 1), together=st.sampled_from([1, 60, 2**20]))
+@settings(max_examples=40, deadline=None)
+def test_knapsacks_side_by_side_are_those_one_by_one(seed: int, together: int) -> None:
+    value, weight, capacity = three_knapsacks(np.random.default_rng(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(knapsack, "SIDE_BY_SIDE", together)
+        total, chosen = best_of_each(value, weight, capacity)
+    for row, sets in enumerate(sets_that_fit(weight, capacity)):
+        assert total[row] == pytest.approx(max(float(value[row] @ z) for z in sets), abs=1e-9)
+        assert total[row] == pytest.approx(float(value[row] @ chosen[row]), abs=1e-9)
+        assert weight[row] @ chosen[row] <= capacity[row]
+        alone, _ = best_items(value[row], weight[row], int(capacity[row]))
+        assert alone == total[row]
+
+
+def test_compiled_knapsacks_are_those_without_numba() -> None:
+    pytest.importorskip("numba")
+    random = np.random.default_rng(0)
+    for most in (0.0, 3.0, np.inf) * 10:
+        some = three_knapsacks(random)
+        found = (*best_of_each(*some), *losses_of_each(*some, most))
+        fast = (*best_of_each(*some, fast=True), *losses_of_each(*some, most, fast=True))
+        assert all(map(np.array_equal, found, fast))
+
+
+def three_knapsacks(random: np.random.Generator) -> tuple[FloatArray, IntArray, IntArray]:
+    """Values, some of them negative, weights and capacities."""
+    size = (3, ITEMS)
+    value = random.integers(-5, 20, size) * random.choice([1.0, 0.37])
+    return value, random.integers(0, 9, size), random.integers(0, 25, 3)
+
+
+def sets_that_fit(weight: IntArray, capacity: IntArray) -> list[list[IntArray]]:
+    """Of each knapsack all sets of items within its capacity."""
+    every = [np.array(z) for z in product((0, 1), repeat=ITEMS)]
+    return [[z for z in every if z @ w <= most] for w, most in zip(weight, capacity, strict=True)]
 
 
 @pytest.mark.parametrize("seed", range(6))

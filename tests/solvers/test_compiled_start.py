@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 # Private names: sessions and steps of one back-end, without the engine
-from optsched.solvers.prices import compiling, kernels
+from optsched.arrays import compiling
+from optsched.solvers.prices import kernels
 
 pytestmark = pytest.mark.process
 

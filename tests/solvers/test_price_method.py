@@ -19,14 +19,14 @@ from programs import allocation, scattered
 from refusals import refuses
 
 import optsched
+
+# Private names: sessions and steps of one back-end, without the engine
+from optsched.arrays import compiling
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, Minimum
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination
 from optsched.solvers import Limits
-
-# Private names: sessions and steps of one back-end, without the engine
-from optsched.solvers.prices import compiling
 from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import market_of
 from optsched.solvers.prices.oracle import Oracle

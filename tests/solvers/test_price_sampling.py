@@ -9,12 +9,12 @@ import pytest
 from programs import allocation, scattered
 
 # Private names: sessions and steps of one back-end, without the engine
-from optsched.arrays import IntArray
+from optsched.arrays import IntArray, compiling
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Status
 from optsched.solvers import Limits
-from optsched.solvers.prices import compiling, cutting_planes, max_min, sampling
+from optsched.solvers.prices import cutting_planes, max_min, sampling
 from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import Market, market_of
 from optsched.solvers.prices.max_min import MaxMinSearch

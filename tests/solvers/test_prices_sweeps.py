@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from test_prices_totals import scattered
 
+# Private names: sessions and steps of one back-end, without the engine
+from optsched.arrays import compiling
 from optsched.registry import load_solver
 from optsched.solvers import Limits
-
-# Private names: sessions and steps of one back-end, without the engine
-from optsched.solvers.prices import compiling, steps, steps_compiled
+from optsched.solvers.prices import steps, steps_compiled
 
 pytestmark = pytest.mark.property
 

@@ -13,6 +13,9 @@ import scipy.sparse as sp
 from documents import instance_document
 
 import optsched
+
+# Private names: sessions and steps of one back-end, without the engine
+from optsched.arrays import compiling
 from optsched.candidates import compile
 from optsched.errors import SolverUnavailable
 from optsched.instance import Instance
@@ -21,9 +24,6 @@ from optsched.program import AllocationProgram, Total
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination, dual_bound
 from optsched.solvers import Limits, Progress
-
-# Private names: sessions and steps of one back-end, without the engine
-from optsched.solvers.prices import compiling
 from optsched.solvers.prices import solve_concave as back_end
 from optsched.solvers.prices.best_response import best_responses
 from optsched.solvers.prices.interior import Curve

@@ -274,6 +274,7 @@ def test_the_step_of_an_objective() -> None:
     assert step(program([4.0, 6.0], [True, False])) is None
     assert step(program([4.0, 0.0], [True, False])) == 4.0
     assert step(program([np.pi, 1.0], [True, True])) is None
+    assert step(program([1e-10, 1.0], [True, True])) is None  # not 1, and 0 is no step
     arrays = program([4.0, 6.0], [True, True])
     cut = cut_off(arrays, 22.0, 1.0)
     assert cut.row_lower[-1] == 23.0 and cut.rows[-1].name == "cut-off"

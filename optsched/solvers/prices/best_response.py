@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
-from optsched.solvers.prices import compiling
-from optsched.solvers.prices.compiling import compiler
+from optsched.arrays import BoolArray, FloatArray, IntArray, compiling, quotient
+from optsched.arrays.compiling import compiler
 from optsched.solvers.prices.interior import Curve
 
 BLOCK = 4096

@@ -43,9 +43,9 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, compiling
 from optsched.arrays.values import replace
-from optsched.solvers.prices import compiling, steps
+from optsched.solvers.prices import steps
 from optsched.solvers.prices.floor_steps import FloorSteps
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.price_system import price_system, step_to_boundary

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from optsched.solvers.prices import compiling
-from optsched.solvers.prices.compiling import compiled_by_name
+from optsched.arrays import compiling
+from optsched.arrays.compiling import compiled_by_name
 
 
 def sweeps_for(entries: int) -> SimpleNamespace | None:

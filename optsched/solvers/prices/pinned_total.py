@@ -31,9 +31,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
+from optsched.arrays import BoolArray, FloatArray, IntArray, compiling, quotient
 from optsched.arrays.values import replace
-from optsched.solvers.prices import compiling
 from optsched.solvers.prices.best_response import Choices, best_responses
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.interior import Balance, Curve, Interior, balance_of

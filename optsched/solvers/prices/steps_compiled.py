@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.solvers.prices.compiling import compiled_by_name
+from optsched.arrays.compiling import compiled_by_name
 
 CHUNK = 256
 """Classes whose sums are collected before they are added to the totals."""

@@ -1,4 +1,4 @@
-"""Compiling sweeps over classes where numba is installed (the extra ``fast``)."""
+"""Functions compiled where numba is installed (the extra ``fast``)."""
 
 from __future__ import annotations
 
