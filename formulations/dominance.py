@@ -76,4 +76,4 @@ class _Use:
         place[place == len(self._key)] = 0
         own = np.where(self._key[place] == key, self._amount[place], 0.0)
         less = np.bincount(row[own < self._amount[entry]], minlength=len(other))
-        return less == 0
+        return np.asarray(less == 0)
