@@ -30,21 +30,23 @@ from formulations.horizon import (
 )
 from formulations.level_paths import Costs, LevelPaths
 from formulations.level_planner import (
+    MOST_PLANNED,
+    MOST_REPAIRED,
     ORDERS,
-    Level,
     LevelJob,
     LevelPlan,
     Piece,
     Profile,
     Run,
     Stretch,
-    level_jobs,
     plan_levels,
     plan_of_all,
     run_within,
     schedule_of,
     stretches_of,
 )
+from formulations.level_sweep import plan_by_sweeps
+from formulations.level_table import LevelTable
 from optsched.arrays import (
     BoolArray,
     FloatArray,
@@ -114,7 +116,7 @@ class DeadlineElastic(Formulation):
         once      sum_{c in C_j} x_ct  +  z_j  <=  1                        every job and interval
         restart   y_ct  >=  x_ct  -  x_c,t-1  -  (1 - h_jt)                 levels with e_c > 0
         ran       h_jt  >=  h_j,t-1,   h_jt  >=  sum_c x_c,t-1              jobs that have not run yet
-        progress  w_c  <=  sum_t (L_ct x_ct - e_c y_ct) - o_c x_c0          every level
+        progress  w_c  <=  sum_t (L_ct x_ct - e_c y_ct) - o_c x_c0          every level with some x
         work      sum_{c in C_j} w_c / d_c  +  z_j  >=  sum_m a_jm          every job
         deadline  the same of what is done by then                          every deadline of a job
         piece     sum_c sum_t (start of c in t)  <=  1                      jobs that cannot be preempted
@@ -142,6 +144,11 @@ class DeadlineElastic(Formulation):
     consume. A program of more than 5,000,000 entries of capacity rows (about 800 jobs) is not
     built, neither for slots nor for columns. Then the answer is the plan by rule, and its bound
     counts only the jobs that are late even alone; that of `deadline-fluid` is better.
+
+    With more than 600 jobs the plan by rule is also sought by sweeps over time, which take a second
+    for tens of thousands (`formulations.level_sweep`): a job starts once there is room, at the
+    cheapest level that is still in time, and runs without interruption. With more than 10,000 jobs
+    and no plan of a last round only sweeps are made.
 
     The time limit holds for the rule, too. Once seven tenths of it are over, the best plan so far
     is the answer: of a plan that is not finished the jobs that it has planned. Then no program is
@@ -180,6 +187,7 @@ class DeadlineElastic(Formulation):
     awaits_nodes = True
     hard_deadlines = True
     goes_on = True
+    sweeps = True
     in_rounds = MappingProxyType({"admission": True, "program": False})
     objective_words = "GPU seconds, or the value of declined jobs"
 
@@ -243,16 +251,41 @@ class DeadlineElastic(Formulation):
         except OutOfTime:
             return program.by_rule_alone(Termination.TIME_LIMIT, NO_TIME)
 
+    def rule(self, program: ElasticProgram) -> RulePlan:
+        """The plan by rule of a program: the best of sweeps over time and of plans in which jobs
+        come one after the other; of more than `MOST_PLANNED` jobs only sweeps.
+
+        A plan of the last round is not swept: jobs go on with it.
+        """
+        table, profile, timer = program.levels, program.profile, self.timer.part(FOR_PROGRAM)
+        jobs, swept = np.count_nonzero(table.has_level[program.C.of_job]), None
+        if self.sweeps and jobs > MOST_REPAIRED and program.restarts.planned is None:
+            swept = RulePlan.swept(table, profile, timer)
+        if swept is not None and (jobs > MOST_PLANNED or swept.stopped):
+            return swept
+        try:
+            objects = table.jobs(self.timer if swept is None else timer.strict())
+        except OutOfTime:
+            if swept is None:
+                raise
+            return swept._replace(stopped=True)
+        timer = timer if swept is None else timer.strict()
+        last = program.last_runs(objects)
+        found = RulePlan.of(self.plan_by_rule(objects, profile, last, timer))
+        if swept is None or found.merit >= swept.merit:
+            return found
+        return swept._replace(stopped=found.stopped)
+
     @property
     def refutes(self) -> bool:
         """Whether another program is asked to show that no schedule keeps all deadlines."""
         return bool(self.options.program)
 
     def plan_by_rule(
-        self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run]
+        self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run], timer: Timer
     ) -> LevelPlan:
         """The plan that each job of the program may keep; ``last`` as of `plan_levels`."""
-        options, plan, timer = self.options, None, self.timer.part(FOR_PROGRAM)
+        options, plan = self.options, None
         if not (options.program or options.admission):
             orders = options.orders
             plan = plan_of_all(jobs, profile, orders, last, timer, levelled_only=orders == 1)
@@ -301,13 +334,10 @@ class ElasticProgram(DeadlineProgram):
 
     # --- levels and the plan by rule --------------------------------------------------------------
 
-    @cached_property
+    @property
     def release(self) -> FloatArray:
         """Seconds from now until each job arrives, or its exempt time ends; (J,)."""
-        release = np.maximum(self.C.arrival - self.now, 0.0)
-        for job in self.jobs:
-            release[self.C.of_job[job.job]] = job.release
-        return release
+        return self.levels.release
 
     @cached_property
     def c(self) -> IntArray:
@@ -321,11 +351,10 @@ class ElasticProgram(DeadlineProgram):
         return self.C.class_a[self.c]
 
     @cached_property
-    def jobs(self) -> list[LevelJob]:
-        """The jobs that have a level, ascending."""
-        value = self.value[self.c]
-        promised = self.promised | ~self.optional
-        return level_jobs(self.C, self.c, self.due, value, promised, self.restarts, self.timer)
+    def levels(self) -> LevelTable:
+        """The levels of the jobs, in the order of ``c``."""
+        value, promised = self.value[self.c], self.promised | ~self.optional
+        return LevelTable.of(self.C, self.c, self.due, value, promised, self.restarts)
 
     @cached_property
     def may_stop(self) -> BoolArray:
@@ -333,13 +362,12 @@ class ElasticProgram(DeadlineProgram):
         return self.restarts.preemptible(self.C.instance)[self.C.first]
 
     @cached_property
-    def witness(self) -> LevelPlan:
+    def witness(self) -> RulePlan:
         """The plan by rule."""
-        return self.formulation.plan_by_rule(self.jobs, self.profile, self._last)
+        return self.formulation.rule(self)
 
-    @cached_property
-    def _last(self) -> dict[int, Run]:
-        """What is left of the runs of the last plan, by the number of the job in ``jobs``."""
+    def last_runs(self, jobs: Sequence[LevelJob]) -> dict[int, Run]:
+        """What is left of the runs of the last plan, by the number of the job."""
         planned = self.restarts.planned
         if planned is None or not len(self.c):
             return {}
@@ -351,12 +379,13 @@ class ElasticProgram(DeadlineProgram):
         order = np.lexsort((planned.start, planned.job))
         ahead = order[(level >= 0)[order] & (np.maximum(begin, self._slack(end)) < end)[order]]
         stretches = (planned.job, level, begin, end)
+        levels = {level.column: level for job in jobs for level in job.levels}
         pieces: dict[int, list[Piece]] = {}
         for job, c, start, stop in zip(*(part[ahead].tolist() for part in stretches), strict=True):
-            pieces.setdefault(job, []).append(Piece(self._levels[c], start, stop))
+            pieces.setdefault(job, []).append(Piece(levels[int(self.c[c])], start, stop))
         runs = {
             number: run_within(job, pieces[job.job])
-            for number, job in enumerate(self.jobs)
+            for number, job in enumerate(jobs)
             if job.job in pieces and job.goes_on is None
         }
         return {number: run for number, run in runs.items() if run is not None and run.in_time}
@@ -369,31 +398,22 @@ class ElasticProgram(DeadlineProgram):
         times = np.append(0.0, self.supply.changes)
         amounts = self.supply.at(times)
         profile = Profile(times, amounts[self.renewable], self.C.capacity[self.consumable])
-        for job in self.jobs:
-            if job.exempt_piece is not None:
-                profile.take(Run((job.exempt_piece,)))
-            if job.goes_on is not None and job.goes_on not in job.in_time:
-                profile.take(Run((Piece(job.goes_on, 0.0, job.goes_on.shortest),)))
+        for piece in [*self.levels.exempt_pieces.values(), *self.levels.late_pieces]:
+            profile.take(Run((piece,)))
         return profile
 
     @cached_property
-    def planned(self) -> dict[int, Run]:
-        """P_j and U_rjs: the plan by rule of each job, as a class."""
-        runs = self.witness.runs.items()
-        return {int(self.C.of_job[self.jobs[number].job]): run for number, run in sorted(runs)}
+    def planned(self) -> _JobRuns:
+        """P_j and U_rjs: the plan by rule, by job and start."""
+        job, column, begin, end = self.witness.stretches.T
+        j, c = self.C.of_job[job.astype(np.int64)], np.searchsorted(self.c, column.astype(np.int64))
+        order = np.lexsort((begin, j))
+        return _JobRuns(j[order], c[order], begin[order], end[order])
 
-    @cached_property
-    def _planned(self) -> _JobRuns:
-        """The same, as arrays."""
-        count = [len(run.pieces) for run in self.planned.values()]
-        pieces = [piece for run in self.planned.values() for piece in run.pieces]
-        begin, end = (np.array([piece[at] for piece in pieces], np.float64) for at in (1, 2))
-        return _JobRuns(np.repeat(self.z, count), self._levels_of(pieces), begin, end)
-
-    @cached_property
+    @property
     def z(self) -> IntArray:
         """Job, as a class, of each z."""
-        return np.array(list(self.planned), np.int64)
+        return self.planned.jobs
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -428,7 +448,7 @@ class ElasticProgram(DeadlineProgram):
     @cached_property
     def _events(self) -> FloatArray:
         """Moments at which something changes in the plan by rule, a job arrives or must be done."""
-        times = self.witness.profile.times
+        times = self.witness.times
         events: FloatArray = np.unique(np.concatenate([times, self.release[self.j], self.due]))
         events = events[events <= self.horizon]
         # Rounding makes no interval.
@@ -453,8 +473,12 @@ class ElasticProgram(DeadlineProgram):
         size = np.searchsorted(self.edges, self.due).astype(np.int64) - self.first
         size = np.minimum(size, len(self.edges) - 1 - self.first)
         size[self.due <= self.release[self.j]] = 0
-        fixed = [self.C.of_job[job.job] for job in self.jobs if job.goes_on is not None]
-        return np.where(np.isin(self.j, fixed), 0, np.maximum(size, 0))
+        return np.where(self.levels.stays[self.j], 0, np.maximum(size, 0))
+
+    @cached_property
+    def w(self) -> IntArray:
+        """Level of each w: those with intervals."""
+        return np.flatnonzero(self.size)
 
     @cached_property
     def begin(self) -> FloatArray:
@@ -478,28 +502,20 @@ class ElasticProgram(DeadlineProgram):
         rows, row = np.unique(key, return_inverse=True)
         return rows // len(self.edges), rows % len(self.edges), row
 
-    @cached_property
+    @property
     def d(self) -> FloatArray:
         """Duration of the work that is left, s, (c,)."""
-        return np.array([level.duration for level in self._levels])
+        return self.levels.duration
 
-    @cached_property
+    @property
     def q(self) -> FloatArray:
         """GPUs of each level, (c,)."""
-        return np.array([level.gpus for level in self._levels])
-
-    @cached_property
-    def _levels(self) -> list[Level]:
-        """The levels, in the order of ``c``."""
-        levels = {level.column: level for job in self.jobs for level in reversed(job.levels)}
-        return [levels[column] for column in self.c.tolist()]
+        return self.levels.gpus
 
     @cached_property
     def _restart(self) -> tuple[FloatArray, FloatArray, BoolArray]:
         """e_c; o_c, NaN where the job does not run so; whether the job has run before; (c,)."""
-        onward = [np.nan if level.onward is None else level.onward for level in self._levels]
-        ran = self.restarts.ran[self.C.first[self.j]]
-        return np.array([level.again for level in self._levels]), np.array(onward), ran
+        return self.levels.again, self.levels.onward, self.restarts.ran[self.C.first[self.j]]
 
     # --- when jobs are done: the columns a --------------------------------------------------------
 
@@ -532,7 +548,7 @@ class ElasticProgram(DeadlineProgram):
         j, _, value = self.deadlines
         most, kept = np.zeros((2, len(self.C)))
         np.maximum.at(most, j, value * self.able)
-        kept[self.z] = [run.value for run in self.planned.values()]
+        kept[self.z] = self.value[self.c][self.planned.c[self.planned.last]]
         return bool((kept >= most).all())
 
     # --- the program ------------------------------------------------------------------------------
@@ -602,41 +618,23 @@ class ElasticProgram(DeadlineProgram):
 
     def without_search(self) -> LinearPlan:
         """The same without any plan by rule; `of_schedule` gives it the one to be checked."""
-        return self._of_runs({}).plan()
+        return self._with_witness(NO_PLAN, Termination.TIME_LIMIT, GIVEN).plan()
 
-    def _of_runs(self, runs: Mapping[int, Run]) -> ElasticProgram:
-        """The same, in which jobs run so or are declined, by the number of the job in ``jobs``."""
-        plan = LevelPlan(self.jobs, self.profile.copy())
-        for number, run in runs.items():
-            plan.put(number, run)
-        return self._with_witness(plan, Termination.TIME_LIMIT, GIVEN)
-
-    def _with_witness(self, witness: LevelPlan, end: Termination, why: str) -> ElasticProgram:
+    def _with_witness(self, witness: RulePlan, end: Termination, why: str) -> ElasticProgram:
         """The same, in which jobs run as in a plan or are declined."""
         alone = replace(self, unsearched=(end, why))
-        # The jobs are the same, and take their time.
-        vars(alone).update(jobs=self.jobs, witness=witness)
+        vars(alone).update(levels=self.levels, deadlines=self.deadlines, witness=witness)
         return alone
 
     def of_schedule(self, schedule: Schedule) -> LinearPlan:
         """The same, in which jobs run as in a schedule or are declined. Raises ValueError where a
         job that goes on to its end is not in it.
         """
-        levels = {level.column: level for level in self._levels}
-        pieces: dict[int, list[Piece]] = {}
         jobs, c, start, end = self._after_exempt_pieces(schedule)
-        for job, column, begin, stop in zip(
-            jobs.tolist(), self.c[c].tolist(), start.tolist(), end.tolist(), strict=True
-        ):
-            pieces.setdefault(job, []).append(Piece(levels[column], begin, stop))
-        runs: dict[int, Run] = {}
-        for number, job in enumerate(self.jobs):
-            if job.job in pieces:
-                runs[number] = Run(tuple(pieces[job.job]))
-            elif job.goes_on is not None and job.goes_on in job.in_time:
-                name = self.C.instance.jobs_table.names[job.job]
-                raise ValueError(f"job {name} cannot be preempted, and does not go on")
-        return self._of_runs(runs).plan()
+        missing = self.levels.stays_in_time & ~mask_of(self.C.of_job[jobs], len(self.C))
+        self._refuse(np.flatnonzero(missing), lambda _: "cannot be preempted, and does not go on")
+        given = RulePlan(np.column_stack([jobs, self.c[c], start, end]))
+        return self._with_witness(given, Termination.TIME_LIMIT, GIVEN).plan()
 
     @property
     def _held_by_x(self) -> int:
@@ -650,16 +648,15 @@ class ElasticProgram(DeadlineProgram):
         """Variables and rows, without an objective; raises `OutOfTime` once the time is over."""
         C, of, (of_deadline, due, _) = self.C, self.of, self.deadlines
         lp = LinearProgram()
-        fixed = {C.of_job[job.job] for job in self.jobs if job.goes_on is not None}
         variables = ElasticVariables(
             x=lp.variables(len(of), name="x", upper=1.0, integer=True),
             y=lp.variables(len(self.charged), name="y", upper=1.0),
             h=lp.variables(len(self.fresh), name="h", upper=1.0),
-            w=lp.variables(len(self.c), name="w", upper=np.where(self.size > 0, self.d, 0.0)),
+            w=lp.variables(len(self.w), name="w", upper=self.d[self.w]),
             z=lp.variables(
                 len(self.z),
                 name="z",
-                lower=np.array([float(j in fixed) for j in self.planned]),
+                lower=self.levels.stays[self.z].astype(np.float64),
                 upper=1.0,
                 integer=True,
             ),
@@ -681,9 +678,9 @@ class ElasticProgram(DeadlineProgram):
             ((until >= a_of) * 1.0, (until, a_of)), shape=(len(due), len(due))
         )
         lp.constrain(work @ x - delay @ y + kept @ z - count_until @ a >= 0.0, name="deadline")
-        held, restarted = self._progress
+        held, restarted = (part[self.w] for part in self._progress)
         lp.constrain(held @ x - restarted @ y - w >= 0.0, name="progress")
-        done_in = sum_by(self.j, 1.0 / self.d, len(C))
+        done_in = sum_by(self.j[self.w], 1.0 / self.d[self.w], len(C))
         jobs = np.unique(of_deadline)
         each = sum_by(np.searchsorted(jobs, of_deadline), 1.0, len(jobs))
         lp.constrain(done_in[jobs] @ w + keeps[jobs] @ z - each @ a >= 0.0, name="work")
@@ -709,7 +706,7 @@ class ElasticProgram(DeadlineProgram):
         whole = C.usage.tocsr()[self.consumable][:, self.c].tocsc()
         rest = self.d / C.sure_duration[self.c]
         part = whole[:, of] @ sp.diags_array(rest[of] * (self.end - self.begin) / self.d[of])
-        level = self._levels_of([run.pieces[0] for run in self.planned.values()])
+        level = self.planned.c[self.planned.is_first]
         kept = sp.csr_matrix(whole[:, level] @ sp.diags_array(rest[level]))
         spent = sp.csr_matrix(part) @ variables.x + kept @ variables.z
         lp.constrain(spent <= self.profile.left, name="budget")
@@ -801,10 +798,6 @@ class ElasticProgram(DeadlineProgram):
         c = self.of[self.charged]
         return np.where(ran[c] | self.may_stop[self.j[c]], again[c], 0.0)
 
-    def _levels_of(self, pieces: Sequence[Piece]) -> IntArray:
-        """The levels of some pieces, as indices of ``c``."""
-        return np.searchsorted(self.c, np.array([piece.level.column for piece in pieces], np.int64))
-
     @cached_property
     def _free(self) -> FloatArray:
         """G_rs, shape (R, steps)."""
@@ -816,7 +809,7 @@ class ElasticProgram(DeadlineProgram):
         """What each x and each z holds; resource and step, as one number, of each row that is
         used.
         """
-        planned = self._planned
+        planned = self.planned
         by_x = self._entries(np.arange(len(self.of)), self.of, self.begin, self.end)
         by_z = self._entries(planned.number, planned.c, planned.start, planned.end)
         mask = np.zeros(self.uses.shape[0] * len(self.steps), bool)
@@ -856,12 +849,13 @@ class ElasticProgram(DeadlineProgram):
     def _gpu_time(self, variables: ElasticVariables) -> Expression:
         """sum_c q_c (w_c + sum_t e_c y_ct + o_c x_c0) + sum_j P_j z_j, with exempt times."""
         _, restarted = self._progress
-        kept = np.array([run.cost for run in self.planned.values()])
+        held = self.q[self.planned.c] * (self.planned.end - self.planned.start)
+        kept = np.bincount(self.planned.number, held, len(self.z))
         exempt = np.zeros(len(self.C))
-        for job, piece in self._exempt_pieces.items():
+        for job, piece in self.levels.exempt_pieces.items():
             exempt[self.C.of_job[job]] = Run((piece,)).cost
         total: Expression = (
-            self.q[np.newaxis, :] @ variables.w
+            self.q[self.w][np.newaxis, :] @ variables.w
             + (self.q[self.of] * self._restores)[np.newaxis, :] @ variables.x
             + sp.csr_matrix(self.q[np.newaxis, :] @ restarted) @ variables.y
             + kept[np.newaxis, :] @ variables.z
@@ -872,7 +866,7 @@ class ElasticProgram(DeadlineProgram):
     @property
     def _rounded_gpu_time(self) -> float:
         """GPU seconds that the clock may round off or add to the plan by rule."""
-        planned = self._planned
+        planned = self.planned
         ends = self._slack(planned.start) + self._slack(planned.end)
         return float(self.q[planned.c] @ ends)
 
@@ -901,7 +895,7 @@ class ElasticProgram(DeadlineProgram):
     @property
     def _sizes(self) -> tuple[int, ...]:
         """How many x, y, h, w, z and a there are."""
-        blocks = (self.of, self.charged, self.fresh, self.c, self.z, self.deadlines[0])
+        blocks = (self.of, self.charged, self.fresh, self.w, self.z, self.deadlines[0])
         return tuple(len(block) for block in blocks)
 
     # --- column generation: a column is a schedule of one job -------------------------------------
@@ -923,14 +917,13 @@ class ElasticProgram(DeadlineProgram):
             self.j[self.of],
             self.j[self.of[self.charged]],
             j_row[self.fresh],
-            self.j,
+            self.j[self.w],
             self.z,
             self.deadlines[0],
         )
-        stays = [self.C.of_job[job.job] for job in self.jobs if job.goes_on is not None]
-        required = ~self.optional[jobs] | np.isin(jobs, np.intersect1d(stays, self.z))
+        required = ~self.optional | (self.levels.stays & mask_of(self.z, len(self.C)))
         part = np.searchsorted(jobs, np.concatenate(of_columns))
-        return Parts(("capacity", "budget"), part, required, self._cheapest)
+        return Parts(("capacity", "budget"), part, required[jobs], self._cheapest)
 
     @cached_property
     def _paths(self) -> LevelPaths:
@@ -982,7 +975,7 @@ class ElasticProgram(DeadlineProgram):
     def _kept_deadlines(self) -> tuple[IntArray, IntArray]:
         """(index of ``deadlines``, index of ``z``) of each deadline that the plan by rule meets."""
         number, z = self._by_deadline(self.z)
-        done = np.array([run.pieces[-1].end for run in self.planned.values()])
+        done = self.planned.end[self.planned.last]
         due = self.deadlines[1][number]
         in_time = np.flatnonzero(done[z] <= due + self._slack(due))
         return number[in_time], z[in_time]
@@ -1003,7 +996,7 @@ class ElasticProgram(DeadlineProgram):
         if idle.any():
             x = np.where(idle[self.of], 0.0, x)
             y, h = self._starts(x)
-        return x, y, h, np.clip(held @ x - restarted @ y, 0.0, self.d)
+        return x, y, h, np.clip(held @ x - restarted @ y, 0.0, self.d)[self.w]
 
     # --- points and schedules ---------------------------------------------------------------------
 
@@ -1013,34 +1006,38 @@ class ElasticProgram(DeadlineProgram):
         """
         if not np.isin(np.flatnonzero(self.must), self.z).all():
             return None
-        return self.complete(self.witness.schedule(self.C))
+        return self.complete(self._scheduled(self._stretches_of(self.planned)))
 
     def _read(self, x: FloatArray) -> Schedule:
         """Jobs that keep the plan by rule have its pieces; others run in their intervals until they
         are done. Pieces too short for progress are left out.
         """
-        runs, _, _, progress, keeps, meets = np.split(x, np.cumsum(self._sizes)[:-1])
+        runs, _, _, done, keeps, meets = np.split(x, np.cumsum(self._sizes)[:-1])
+        progress = np.zeros(len(self.c))
+        progress[self.w] = done
         in_time = mask_of(self.deadlines[0][meets > 0.5], len(self.C))
-        pieces: dict[int, Sequence[Piece]] = {}
-        for j in self.z[keeps > 0.5].tolist():
-            if in_time[j]:
-                pieces[int(self.C.first[j])] = self.planned[j].pieces
-                in_time[j] = False
-        stretches = stretches_of(pieces)
+        keeps_plan = mask_of(self.z[keeps > 0.5], len(self.C)) & in_time
+        in_time &= ~keeps_plan
+        stretches = self._stretches_of(self.planned.take(keeps_plan[self.planned.j].nonzero()[0]))
         chosen = np.flatnonzero((runs > 0.5) & in_time[self.j[self.of]])
         chosen = chosen[np.lexsort((self.t[chosen], self.j[self.of[chosen]]))]
         of_job = self.j[self.of[chosen]]
+        found: list[Stretch] = []
         for x_of_job in np.split(chosen, np.flatnonzero(np.diff(of_job)) + 1):
             if len(x_of_job):
-                stretches += self._stretches(x_of_job, progress)
-        there = {job for job, *_ in stretches}
-        exempt = {job: [piece] for job, piece in self._exempt_pieces.items() if job in there}
-        return schedule_of(self.C, [*stretches_of(exempt), *stretches])
+                found += self._stretches(x_of_job, progress)
+        return self._scheduled(np.concatenate([stretches, np.reshape(found, (-1, 4))]))
 
-    @cached_property
-    def _exempt_pieces(self) -> dict[int, Piece]:
-        """What each job that is in its exempt time now runs until that ends, by the job's row."""
-        return {job.job: job.exempt_piece for job in self.jobs if job.exempt_piece is not None}
+    def _scheduled(self, stretches: FloatArray) -> Schedule:
+        """The schedule of stretches, with what their jobs run in their exempt times."""
+        there = set(stretches[:, 0].tolist())
+        exempt = {job: [piece] for job, piece in self.levels.exempt_pieces.items() if job in there}
+        first = np.reshape(stretches_of(exempt), (-1, 4))
+        return schedule_of(self.C, np.concatenate([first, stretches]))
+
+    def _stretches_of(self, runs: _JobRuns) -> FloatArray:
+        """Rows of jobs, columns of the classes, begins and ends; shape (stretches, 4)."""
+        return np.column_stack([self.C.first[runs.j], self.c[runs.c], runs.start, runs.end])
 
     def _after_exempt_pieces(
         self, schedule: Schedule
@@ -1049,7 +1046,7 @@ class ElasticProgram(DeadlineProgram):
         job, c = schedule.job, self._columns_of(schedule)
         start, end = schedule.start - self.now, schedule.end - self.now
         left = np.ones(len(job), bool)
-        for row, piece in self._exempt_pieces.items():
+        for row, piece in self.levels.exempt_pieces.items():
             of_job = np.flatnonzero(job == row)
             if not len(of_job):
                 continue
@@ -1118,7 +1115,7 @@ class ElasticProgram(DeadlineProgram):
         first = np.unique(job[in_time], return_index=True)[1]
         a = np.zeros(len(self.deadlines[0]))
         a[number[in_time][first]] = 1.0
-        return np.concatenate([x, *self._starts(x), np.minimum(w, self.d), z, a])
+        return np.concatenate([x, *self._starts(x), np.minimum(w, self.d)[self.w], z, a])
 
     def _starts(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(y, h) of some x."""
@@ -1166,7 +1163,7 @@ class ElasticProgram(DeadlineProgram):
 
     def _keeps(self, runs: _JobRuns) -> BoolArray:
         """Whether each job keeps the plan by rule, shape (jobs of the runs,)."""
-        planned, runs = self._joined(self._planned), self._joined(runs)
+        planned, runs = self._joined(self.planned), self._joined(runs)
         # Those with as many pieces are compared piece by piece.
         alike = np.zeros(len(self.C), bool)
         alike[runs.jobs] = True
@@ -1203,14 +1200,14 @@ class ElasticProgram(DeadlineProgram):
     # --- words ------------------------------------------------------------------------------------
 
     def _refuse_impossible(self) -> None:
-        if self.witness.stopped:
+        stuck = self.must & ~mask_of(self.z, len(self.C))
+        if self.witness.stopped or len(self.C) > MOST_PLANNED:
             # There is no time to look for room for each job that the rule left out.
-            stuck = self.must & ~mask_of(self.j, len(self.C))
-        else:
-            stuck = self.must & ~mask_of(self.z, len(self.C))
-            for job in self.jobs:
+            stuck &= ~mask_of(self.deadlines[0][self.able], len(self.C))
+        elif stuck.any():
+            for job in self.levels.jobs(among=stuck):
                 j = self.C.of_job[job.job]
-                stuck[j] = stuck[j] and not self.profile.cheapest(job)
+                stuck[j] = not self.profile.cheapest(job)
         self._refuse_stuck(np.flatnonzero(stuck))
 
     @property
@@ -1244,6 +1241,48 @@ class ElasticProgram(DeadlineProgram):
             j = self.deadlines[0] if block == "deadline" else np.unique(self.deadlines[0])
             return self._of_class(int(j[number]))
         return f"jobs run in one way at a time, and restart when they change it ({block} {number})"
+
+
+class RulePlan(NamedTuple):
+    """A plan by rule.
+
+    Attributes
+    ----------
+    stretches : FloatArray, shape (n, 4)
+        When jobs run after their exempt times: row of the job table, column of the classes, begin
+        and end.
+    times : FloatArray
+        Moments at which it changes, and those at which capacity does.
+    merit : tuple
+        As of a `LevelPlan`.
+    stopped : bool
+        Whether the time was over before the search ended.
+    """
+
+    stretches: FloatArray
+    times: FloatArray = np.zeros(1)
+    merit: tuple[int, float, bool, float] = (0, 0.0, True, 0.0)
+    stopped: bool = False
+
+    @classmethod
+    def of(cls, plan: LevelPlan) -> RulePlan:
+        """A plan of jobs that came one after the other."""
+        pieces = {plan.jobs[number].job: run.pieces for number, run in plan.runs.items()}
+        stretches = np.reshape(np.array(stretches_of(pieces), np.float64), (-1, 4))
+        return cls(stretches, plan.profile.times, plan.merit, plan.stopped)
+
+    @classmethod
+    def swept(cls, table: LevelTable, profile: Profile, timer: Timer) -> RulePlan | None:
+        """The best plan by sweeps over time; None as of `plan_by_sweeps`."""
+        found = plan_by_sweeps(table, profile.times, profile.free, profile.left, timer)
+        if found is None:
+            return None
+        stretches = np.column_stack([found.job, table.column[found.level], found.start, found.end])
+        times = np.unique(np.concatenate([profile.times, found.start, found.end]))
+        return cls(stretches, times, found.merit(table), found.stopped)
+
+
+NO_PLAN = RulePlan(np.zeros((0, 4)))
 
 
 class ElasticVariables(NamedTuple):

@@ -34,11 +34,11 @@ from formulations.level_planner import (
     LevelPlan,
     Piece,
     Profile,
-    level_jobs,
     plan_levels,
     schedule_of,
     stretches_of,
 )
+from formulations.level_table import LevelTable
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Candidates, Classes, JobRows
@@ -408,10 +408,12 @@ class FluidProgram(DeadlineProgram):
         return fewer and not (self.early and not self.chooses.any())
 
     def _check_building(self) -> None:
-        """Raise `OutOfTime` where the time for building is over, and `plan` has made the plan by rule
-        and can build a smaller program.
+        """Raise `OutOfTime` where the time is over and there is no plan by rule, whose check needs
+        the program; or that for building, where `plan` has made one and can build a smaller program.
         """
-        if "by_rule" in vars(self) and self._has_smaller:
+        if "by_rule" not in vars(self) or self.witness is None:
+            self.timer.check()
+        elif self._has_smaller:
             self.timer.part(FOR_BUILDING).strict().check()
 
     # --- sifting: the columns that may be in an optimum -------------------------------------------
@@ -790,7 +792,7 @@ class FluidProgram(DeadlineProgram):
     def jobs(self) -> list[LevelJob]:
         """The jobs that have a column, ascending."""
         value = self.value[self.c]
-        return level_jobs(self.C, self.c, self.due, value, ~self.optional, timer=self.timer)
+        return LevelTable.of(self.C, self.c, self.due, value, ~self.optional).jobs(self.timer)
 
     @cached_property
     def by_rule(self) -> LevelPlan | None:

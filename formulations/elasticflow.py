@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from formulations.deadline_elastic import FOR_PROGRAM, DeadlineElastic
+from formulations.deadline_elastic import DeadlineElastic
 from formulations.horizon import ROUNDING, Calendar
 from formulations.level_planner import Level, LevelJob, LevelPlan, Piece, Profile, Run, run_within
 from optsched.arrays import BoolArray, FloatArray, IntArray
@@ -62,6 +62,7 @@ class ElasticFlow(DeadlineElastic):
 
     name = "elasticflow"
     goes_on = False
+    sweeps = False
     refutes = True
     in_rounds = MappingProxyType({"admission": True})
 
@@ -80,9 +81,9 @@ class ElasticFlow(DeadlineElastic):
         return Formulation.promises(self, schedule, promised)
 
     def plan_by_rule(
-        self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run]
+        self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run], timer: Timer
     ) -> LevelPlan:
-        return plan_shares(jobs, profile, self.timer.part(FOR_PROGRAM))
+        return plan_shares(jobs, profile, timer)
 
 
 def plan_shares(jobs: Sequence[LevelJob], profile: Profile, timer: Timer = UNLIMITED) -> LevelPlan:

@@ -349,7 +349,7 @@ def needs_of(C: Classes, classes: IntArray, alone: Supply | None = None) -> list
     ``alone``: what there is, if it cannot be done even alone. A resource of which there is never
     enough is named; else, where the job would have the time, that is taken from it.
     """
-    columns = np.flatnonzero(C.alone)
+    columns = np.flatnonzero(C.alone & mask_of(classes, len(C))[C.class_a])
     k, duration, due = C.class_a[columns], C.sure_duration[columns], column_deadlines(C)[columns]
     last = np.full(len(C), -np.inf)
     np.maximum.at(last, k, due)

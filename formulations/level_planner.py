@@ -14,8 +14,8 @@ ASPLOS 2023, section 4 (shares by deadline; here with exact times in place of sl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, product
 from types import MappingProxyType
@@ -23,14 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.constraints.holdings import gpus_held
 from formulations.horizon import ROUNDING
 from formulations.lease_room import Holds
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
-from optsched.formulation import Restarts
 from optsched.instance.durations import UNLIMITED, Timer
-from optsched.instance.restart import restart_costs
 from optsched.solution import Schedule
 
 VICTIMS = 4
@@ -974,169 +971,3 @@ def _planned(plan: LevelPlan, order: Callable[[LevelJob], float], timer: Timer) 
             break
         plan.add(number)
     return plan
-
-
-# --- jobs of an instance --------------------------------------------------------------------------
-
-
-def level_jobs(
-    C: Classes,
-    column: IntArray,
-    due: FloatArray,
-    value: FloatArray,
-    promised: BoolArray,
-    restarts: Restarts | None = None,
-    timer: Timer = UNLIMITED,
-) -> list[LevelJob]:
-    """The jobs of classes, with their levels; raises `OutOfTime` once the time is over.
-
-    Parameters
-    ----------
-    C : Classes
-    column : IntArray, shape (c,)
-        Columns of the classes that are levels, ascending.
-    due, value : FloatArray, shape (c,)
-        Seconds from now to the deadline of each, and its value.
-    promised : BoolArray, shape (K,)
-        Classes whose jobs must meet their deadlines.
-    restarts : Restarts, optional
-        Of classes of one job each. None: jobs may stop and change at any moment without cost.
-    timer : Timer
-    """
-    table, now = C.instance.jobs_table, C.instance.now
-    jobs = [
-        LevelJob(
-            job,
-            levels,
-            max(float(table.arrival[job]) - now, 0.0),
-            bool(promised[k]),
-            exempt=float(table.exempt_time[job]),
-        )
-        for k, levels in _levels_by_class(C, column, due, value, restarts, timer).items()
-        for job in C.jobs_of(k).tolist()
-    ]
-    if restarts is not None:
-        may_stop = restarts.preemptible(C.instance)
-        current = set(column[_as_now(C, column)].tolist())
-        jobs = [
-            _exempt(job, float(restarts.held[job.job]), current)
-            if may_stop[job.job]
-            else replace(job, preemptible=False)
-            for job in jobs
-        ]
-    return sorted(jobs, key=lambda job: job.job)
-
-
-CLASSES_A_CHECK = 1000
-"""Classes after which the time is looked at: fewer have their levels, and so a plan by rule, even
-where it is over.
-"""
-
-
-def _levels_by_class(
-    C: Classes,
-    column: IntArray,
-    due: FloatArray,
-    value: FloatArray,
-    restarts: Restarts | None,
-    timer: Timer,
-) -> dict[int, list[Level]]:
-    """The levels of each class, as of `level_jobs`."""
-    first, again, onward = _restart_times(C, column, restarts)
-    usage, renewable = C.usage.tocsc(), C.resources.renewable
-    place = np.where(renewable, np.cumsum(renewable), np.cumsum(~renewable)) - 1
-    starts, resources, amounts = (
-        part.tolist() for part in (usage.indptr, usage.indices, usage.data)
-    )
-    renews, places = renewable.tolist(), place.tolist()
-    # Few of them differ, and objects that are shared cost the cycle collector no time.
-    uses: dict[tuple[tuple[int, ...], tuple[float, ...]], tuple[Holds, Holds]] = {}
-    levels: dict[int, list[Level]] = {}
-    entries = zip(
-        column.tolist(),
-        C.class_a[column].tolist(),
-        gpus_held(C)[column].tolist(),
-        C.sure_duration[column].tolist(),
-        due.tolist(),
-        value.tolist(),
-        first.tolist(),
-        again.tolist(),
-        onward.tolist(),
-        strict=True,
-    )
-    for c, k, gpus, duration, until, worth, start, later, goes_on in entries:
-        part = slice(starts[c], starts[c + 1])
-        key = tuple(resources[part]), tuple(amounts[part])
-        if key not in uses:
-            used = list(zip(*key, strict=True))
-            uses[key] = (
-                [(places[r], amount) for r, amount in used if renews[r] and amount > 0],
-                [(places[r], amount) for r, amount in used if not renews[r]],
-            )
-        holds, spends = uses[key]
-        if k not in levels and len(levels) % CLASSES_A_CHECK == CLASSES_A_CHECK - 1:
-            timer.check()
-        levels.setdefault(k, []).append(
-            Level(
-                c,
-                holds,
-                gpus,
-                duration,
-                until,
-                worth,
-                start,
-                later,
-                None if math.isnan(goes_on) else goes_on,
-                spends,
-            )
-        )
-    return levels
-
-
-def _restart_times(
-    C: Classes, column: IntArray, restarts: Restarts | None
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """``first``, ``again`` and ``onward`` of a `Level` for each column; NaN: the job does not run
-    so.
-    """
-    onward = np.full(len(column), np.nan)
-    if restarts is None:
-        return np.zeros(len(column)), np.zeros(len(column)), onward
-    job, as_now = C.first[C.class_a[column]], _as_now(C, column)
-    onward[as_now] = restarts.restoring[job[as_now]]
-    again = restart_costs(C.instance, job, C.pool[column], C.gpus[column])
-    return np.where(restarts.ran[job], again, 0.0), again, onward
-
-
-def _as_now(C: Classes, column: IntArray) -> BoolArray:
-    """Columns in which their job runs now: in its pool, on as many GPUs."""
-    places, job = C.instance.jobs_table.places, C.first[C.class_a[column]]
-    runs = np.full((2, len(C.instance.jobs_table)), -1, np.int64)
-    runs[:, places.job] = places.pool, places.length
-    return np.asarray((runs[0, job] == C.pool[column]) & (runs[1, job] == C.gpus[column]))
-
-
-def _exempt(job: LevelJob, seconds: float, columns: Collection[int]) -> LevelJob:
-    """A job that is not preempted for some seconds, in which it goes on in one of these columns:
-    its levels are of what is left then.
-    """
-    if not seconds:
-        return job
-    running = [level for level in job.levels if level.column in columns]
-    if not running:
-        return replace(job, release=seconds)
-    current = max(running, key=lambda level: level.duration)
-    delay = current.onward or 0.0
-    if seconds >= delay + current.duration:
-        return replace(job, preemptible=False, levels=[current._replace(onward=delay), *job.levels])
-    left = 1.0 - max(seconds - delay, 0.0) / current.duration
-    restoring = max(delay - seconds, 0.0)
-    levels = [
-        level._replace(
-            duration=left * level.duration,
-            onward=None if level.onward is None else restoring,
-            spends=[(resource, left * amount) for resource, amount in level.spends],
-        )
-        for level in job.levels
-    ]
-    return replace(job, levels=levels, release=seconds, exempt_piece=Piece(current, 0.0, seconds))

@@ -17,7 +17,8 @@ from formulations.deadline_fluid import FluidProgram
 from formulations.elasticflow import ElasticFlow
 from formulations.horizon import NO_VALUE
 from formulations.lease_room import earliest
-from formulations.level_planner import LevelJob, LevelPlan, Profile, level_jobs, plan_levels
+from formulations.level_planner import LevelJob, LevelPlan, Profile, plan_levels
+from formulations.level_table import LevelTable
 from optsched.candidates import Classes
 from optsched.decomposition import by_parts
 from optsched.errors import UsageError
@@ -275,12 +276,13 @@ def test_a_fluid_answer_by_rule_makes_the_levels_of_jobs_once_and_within_the_lim
     """The time is over once the levels are made, so that a smaller program checks the plan."""
     now, timers = [0.0], []
 
-    def slow_levels(*given: Any, **how: Any) -> list[LevelJob]:
-        timers.append(how["timer"])
+    def slow_levels(table: LevelTable, timer: Timer) -> list[LevelJob]:
+        timers.append(timer)
         now[0] = 100.0
-        return level_jobs(*given, **how)
+        return make_jobs(table, timer)
 
-    monkeypatch.setattr(deadline_fluid, "level_jobs", slow_levels)
+    make_jobs = LevelTable.jobs
+    monkeypatch.setattr(LevelTable, "jobs", slow_levels)
     monkeypatch.setattr(deadline_fluid, "MOST_BOUNDING", 2)
     limit = Timer.after(5.0, clock=lambda: now[0])
     stopped = optsched.solve(elastic_jobs(5), "deadline-fluid", time_limit=limit, admission=True)
@@ -423,12 +425,13 @@ def test_once_the_time_is_over_no_room_is_sought_for_jobs_that_the_rule_left_out
     made_levels: list[int] = []
     late = Timer.after(1.0, clock=lambda: 100.0 if made_levels else 0.0)
 
-    def slow_levels(*given: Any) -> list[LevelJob]:
-        jobs = level_jobs(*given)
+    def slow_levels(table: LevelTable, timer: Timer) -> list[LevelJob]:
+        jobs = make_jobs(table, timer)
         made_levels.append(len(jobs))
         return jobs
 
-    monkeypatch.setattr(deadline_elastic, "level_jobs", slow_levels)
+    make_jobs = LevelTable.jobs
+    monkeypatch.setattr(LevelTable, "jobs", slow_levels)
     stopped = optsched.solve(elastic_jobs(5), "deadline-elastic", time_limit=late)
     assert (stopped.status, stopped.termination) == ("limit", "time_limit")
 
@@ -439,7 +442,7 @@ def test_a_rule_that_takes_its_part_of_the_time_leaves_the_rest_to_the_proof_tha
     """Jobs of 10, 11 and 12 s do not fit into 16 s on one GPU. The rule takes 7.2 of the 10 s."""
     now = [0.0]
 
-    def slow_rule(self: Any, jobs: Any, profile: Any, last: Any) -> LevelPlan:
+    def slow_rule(self: Any, jobs: Any, profile: Any, *_: Any) -> LevelPlan:
         now[0] = 7.2
         return LevelPlan(jobs, profile.copy(), stopped=True)
 
@@ -458,7 +461,7 @@ def test_what_is_not_proven_is_told_without_a_claim(
     """The rule keeps one job of three that can be kept. Only who has the time knows that a relaxation keeps all."""
     now = [0.0]
 
-    def poor_rule(self: Any, jobs: Any, profile: Any, last: Any) -> LevelPlan:
+    def poor_rule(self: Any, jobs: Any, profile: Any, *_: Any) -> LevelPlan:
         plan = LevelPlan(jobs, profile.copy())
         plan.add(0)
         return plan
@@ -669,3 +672,21 @@ def test_a_proof_that_there_is_no_plan_has_the_whole_time_limit(
     instance = elastic_jobs(40, deadline=40.0, gpus=5)
     assert optsched.solve(instance, "deadline-elastic", time_limit=limit).status == "infeasible"
     assert now == [75.0]
+
+
+def test_a_proof_that_there_is_no_plan_is_not_built_once_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No plan by rule needs its program. Fifty thousand jobs took twice the limit."""
+    now, fluid = [0.0], ElasticProgram._fluid
+
+    def late(program: ElasticProgram) -> plan.LinearPlan:
+        now[0] = 101.0
+        return fluid(program)
+
+    monkeypatch.setattr(ElasticProgram, "_fluid", late)
+    monkeypatch.setattr(FluidProgram, "_held", None)
+    limit = Timer.after(100.0, clock=lambda: now[0])
+    instance = elastic_jobs(40, deadline=40.0, gpus=5)
+    stopped = optsched.solve(instance, "deadline-elastic", time_limit=limit)
+    assert (stopped.status, stopped.termination) == ("limit", "time_limit")
