@@ -554,6 +554,9 @@ class FluidProgram(DeadlineProgram):
         else:
             later = 1.0 + self.early * self.edges[t] / self.edges[-1]
             lp.minimise((self.g[of] * later)[np.newaxis, :] @ y)
+        if self.timer.seconds is not None:
+            _ = lp.arrays  # they take half as long as the rows
+            self._check_building()
         return lp
 
     @cached_property

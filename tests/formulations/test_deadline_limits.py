@@ -25,6 +25,7 @@ from optsched.errors import UsageError
 from optsched.instance import Instance, with_columns
 from optsched.instance.durations import Timer
 from optsched.placement import realisation
+from optsched.program import LinearProgram
 from optsched.solution import plan
 from optsched.solving import Engine
 
@@ -690,3 +691,23 @@ def test_a_proof_that_there_is_no_plan_is_not_built_once_the_time_is_over(
     instance = elastic_jobs(40, deadline=40.0, gpus=5)
     stopped = optsched.solve(instance, "deadline-elastic", time_limit=limit)
     assert (stopped.status, stopped.termination) == ("limit", "time_limit")
+
+
+def test_a_fluid_program_whose_arrays_take_too_long_makes_way_for_a_smaller_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are there after eight tenths of the limit; each look at them takes a second with a million columns."""
+    monkeypatch.setattr(deadline_fluid, "MOST_BOUNDING", 2)
+    now, columns, assemble = [0.0], list[int](), LinearProgram._assemble
+
+    def slow(program: LinearProgram) -> Any:
+        now[0] = 80.0
+        arrays = assemble(program)
+        columns.append(arrays.shape[1])
+        return arrays
+
+    monkeypatch.setattr(LinearProgram, "_assemble", slow)
+    limit = Timer.after(100.0, clock=lambda: now[0])
+    solution = verified(optsched.solve(rigid_jobs(), "deadline-fluid", time_limit=limit))
+    assert solution.schedule is not None
+    assert columns[1] < columns[0]
