@@ -408,9 +408,11 @@ class FluidProgram(DeadlineProgram):
         return fewer and not (self.early and not self.chooses.any())
 
     def _check_building(self) -> None:
-        """Raise `OutOfTime` where the time is over and there is no plan by rule, whose check needs
-        the program; or that for building, where `plan` has made one and can build a smaller program.
+        """Raise `OutOfTime` of a large program: where the time is over, or that for building if
+        `plan` has made a plan by rule, which needs a program, and can build a smaller one.
         """
+        if len(self.of) <= MOST_BOUNDING:
+            return
         if "by_rule" not in vars(self) or self.witness is None:
             self.timer.check()
         elif self._has_smaller:

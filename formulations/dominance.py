@@ -70,7 +70,9 @@ class _Use:
         """Whether each column uses at least as much of every resource as the other one."""
         count = self._count[other]
         row = np.repeat(np.arange(len(other)), count)
-        entry = np.arange(len(row)) + np.repeat(self._begin[other] - np.cumsum(count) + count, count)
+        entry = np.arange(len(row)) + np.repeat(
+            self._begin[other] - np.cumsum(count) + count, count
+        )
         key = column[row] * self._resources + self._resource[entry]
         place = self._key.searchsorted(key)
         place[place == len(self._key)] = 0

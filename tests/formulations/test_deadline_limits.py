@@ -687,6 +687,7 @@ def test_a_proof_that_there_is_no_plan_is_not_built_once_the_time_is_over(
 
     monkeypatch.setattr(ElasticProgram, "_fluid", late)
     monkeypatch.setattr(FluidProgram, "_held", None)
+    monkeypatch.setattr(deadline_fluid, "MOST_BOUNDING", 2)
     limit = Timer.after(100.0, clock=lambda: now[0])
     instance = elastic_jobs(40, deadline=40.0, gpus=5)
     stopped = optsched.solve(instance, "deadline-elastic", time_limit=limit)
