@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 
 COMPARED = 30_000_000
 """Most comparisons of two columns. Beyond that some dominated columns may stay: solving is slower,
@@ -77,5 +77,5 @@ class _Use:
         place = self._key.searchsorted(key)
         place[place == len(self._key)] = 0
         own = np.where(self._key[place] == key, self._amount[place], 0.0)
-        less = np.bincount(row[own < self._amount[entry]], minlength=len(other))
-        return np.asarray(less == 0)
+        uses_less = row[own < self._amount[entry]]
+        return ~mask_of(uses_less, len(other))

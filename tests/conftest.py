@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -41,6 +42,14 @@ LONGEST = (
     "test_cli_bench.py",
     "test_verify.py",
 )
+
+
+@pytest.fixture(autouse=True)
+def no_limit_of_threads_stays() -> Iterator[None]:
+    """`optsched simulate` limits the threads of libraries in its process, which then forks its
+    workers; later tests count on workers that are not forked."""
+    yield
+    os.environ.pop("VECLIB_MAXIMUM_THREADS", None)
 
 
 def kind_of(item: pytest.Item) -> str:
