@@ -70,7 +70,7 @@ def _check_size(document: ClusterDocument) -> None:
         if nodes > MAX_NODES or gpus > MAX_GPUS:
             found = f"{nodes} nodes with {gpus} GPUs" + (" up to this pool" if row else "")
             raise InvalidInput(
-                f"{path}.nodes", found, "at most 10 million nodes and a billion GPUs in all"
+                f"{path}.nodes", found, "at most 10 million nodes and 100 million GPUs in all"
             )
 
 

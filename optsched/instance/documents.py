@@ -45,7 +45,7 @@ Seconds = Annotated[Positive, Spelled]
 Delay = Annotated[NonNegative, Spelled]
 Count = Annotated[int, Field(ge=0, le=2**31)]
 PositiveCount = Annotated[int, Field(ge=1, le=2**31)]
-MAX_NODES, MAX_GPUS = 10**7, 10**9
+MAX_NODES, MAX_GPUS = 10**7, 10**8
 """Of a cluster."""
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 

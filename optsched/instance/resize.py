@@ -132,7 +132,7 @@ def _grown(cluster: Cluster, pool: Pool, gpus: int, now: float) -> Pool:
     sizes_of_all = [each.node_gpus for each in cluster.pools]
     nodes, present = sum(map(len, sizes_of_all)), sum(int(each.sum()) for each in sizes_of_all)
     if nodes + count > MAX_NODES or present + gpus > MAX_GPUS:
-        most = "at most 10 million nodes and a billion GPUs in all"
+        most = "at most 10 million nodes and 100 million GPUs in all"
         raise InvalidArgument(f"add {pool.name}", f"{gpus:,}", most)
     sizes = np.full(count, size, np.int64)
     if rest:

@@ -115,7 +115,7 @@ POOLS = [
         "cluster.pools.1.nodes",
         10**7,
         "found 10000002 nodes with 40000008 GPUs up to this pool, "
-        "expected at most 10 million nodes and a billion GPUs in all",
+        "expected at most 10 million nodes and 100 million GPUs in all",
     ),
     (
         "cluster.pools.1.nodes",
@@ -127,7 +127,7 @@ POOLS = [
     (
         "cluster.pools.1.gpus_per_node",
         10**30,
-        "found 1000000000000000000000000000000, expected a number of at most 1000000000",
+        "found 1000000000000000000000000000000, expected a number of at most 100000000",
     ),
     ("cluster.pools.0.gpu_memory", 0, "found 0, expected a number above 0"),
     ("cluster.pools.0.cost_per_gpu_hour", -1, "found -1, expected a number of at least 0"),
@@ -169,7 +169,7 @@ POOLS = [
         "cluster.pools.1.nodes",
         [{"name": "n0", "gpus": 2**31}],
         "found 3 nodes with 2147483656 GPUs up to this pool, "
-        "expected at most 10 million nodes and a billion GPUs in all",
+        "expected at most 10 million nodes and 100 million GPUs in all",
     ),
     (
         "cluster.pools.1",
@@ -1097,7 +1097,7 @@ def test_nodes_and_gpus_are_counted_over_all_pools() -> None:
     with pytest.raises(InvalidInput) as told:
         build_instance(instance_document(pools))
     assert told.value.path == "cluster.pools[1].nodes"
-    assert told.value.expected == "at most 10 million nodes and a billion GPUs in all"
+    assert told.value.expected == "at most 10 million nodes and 100 million GPUs in all"
 
 
 def test_a_file_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -264,7 +264,7 @@ def test_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             {"k80": 2_000_000_000},
-            "add k80: found 2,000,000,000, expected at most 10 million nodes and a billion GPUs...",
+            "add k80: found 2,000,000,000, expected at most 10 million nodes and 100 million GPUs...",
         ),
     ],
 )
