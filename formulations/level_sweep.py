@@ -30,7 +30,7 @@ MOST_WAITING = 256
 """Jobs that are looked at in a slot: the most urgent of those that wait."""
 
 
-class Swept(NamedTuple):
+class SweptPlan(NamedTuple):
     """When jobs run: a stretch of time each, by row of the job table.
 
     Attributes
@@ -63,7 +63,7 @@ def plan_by_sweeps(
     free: FloatArray,
     left: FloatArray,
     timer: Timer = UNLIMITED,
-) -> Swept | None:
+) -> SweptPlan | None:
     """The best plan of all orders of the jobs; the first in which all run.
 
     None if a job that cannot be preempted could not go on.
@@ -80,8 +80,8 @@ def plan_by_sweeps(
     timer : Timer
         Once the time is over, the jobs planned so far are the plan.
     """
-    sweep = Sweep(table, times, free, left)
-    plans: list[Swept] = []
+    sweep = TimeSweep(table, times, free, left)
+    plans: list[SweptPlan] = []
     for order in sweep.orders:
         found = sweep.plan(order, timer)
         if found is None:
@@ -94,7 +94,7 @@ def plan_by_sweeps(
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
+class TimeSweep:
     """What all plans of a table have in common; the fields are those of `plan_by_sweeps`."""
 
     table: LevelTable
@@ -190,7 +190,7 @@ class Sweep:
         yield self.latest
         yield due + COST_BESIDE_DEADLINE * (self.table.gpus * self.table.shortest)[best]
 
-    def plan(self, order: FloatArray, timer: Timer) -> Swept | None:
+    def plan(self, order: FloatArray, timer: Timer) -> SweptPlan | None:
         """The plan in an order, or what there is time for; None as of `plan_by_sweeps`."""
         k = self.table.C.of_job[self.jobs]
         place = np.lexsort((self.jobs, order[k], ~self.table.stays[k]))
@@ -202,18 +202,18 @@ class _InOrder:
 
     Parameters
     ----------
-    sweep : Sweep
+    sweep : TimeSweep
     jobs : IntArray, shape (jobs,)
         Rows of jobs, in their order.
     """
 
-    def __init__(self, sweep: Sweep, jobs: IntArray) -> None:
+    def __init__(self, sweep: TimeSweep, jobs: IntArray) -> None:
         self._sweep, self._table, self._edges = sweep, sweep.table, sweep.edges
         self._jobs, self._k = jobs, sweep.table.C.of_job[jobs]
         self._room = sweep.room.copy()
         self._planned: list[tuple[IntArray, IntArray, FloatArray, FloatArray]] = []
 
-    def plan(self, timer: Timer) -> Swept | None:
+    def plan(self, timer: Timer) -> SweptPlan | None:
         """The plan of all jobs that find room in time."""
         k, edges = self._k, self._edges
         arrives = np.searchsorted(edges, self._table.release[k], "right") - 1
@@ -230,7 +230,7 @@ class _InOrder:
         fields = zip(*self._planned, strict=True) if self._planned else [[np.zeros(0)]] * 4
         place, level, start, end = (np.concatenate(field) for field in fields)
         job = self._jobs[place.astype(np.int64)]
-        return Swept(job, level.astype(np.int64), start, end, stopped)
+        return SweptPlan(job, level.astype(np.int64), start, end, stopped)
 
     def _start(self, slot: int, places: IntArray) -> IntArray:
         """Start jobs in a slot, by their places in the order; return those that are started."""

@@ -74,7 +74,7 @@ class BoundCells:
         return found
 
     def owner_of_columns(self, classes: Classes) -> IntArray:
-        """As `optsched.program.space.owner_of_columns`."""
+        """Whose cells each column is in, as `optsched.program.space.owner_of_columns` numbers them."""
         return owner_of_columns(classes, self.tenants)
 
     @cached_property

@@ -212,7 +212,7 @@ class _Core(NamedTuple):
     def best_by_steps(self, total: FloatArray, taken: BoolArray) -> None:
         """Write the total value of the best set of open items, and these items."""
         for rows, part in self.parts():
-            table = _Table(part)
+            table = _ValueTable(part)
             better = np.zeros((part.value.shape[1], *table.best.shape), bool)
             for step, each in enumerate(better):
                 with_item = table.with_item(step)
@@ -265,7 +265,7 @@ class _Core(NamedTuple):
                 yield rows, self._replace(value=value, weight=weight, room=room)
 
 
-class _Table:
+class _ValueTable:
     """Greatest value of the items so far within each capacity, ``best``, shape (rows, most
     capacity + 1).
     """
@@ -295,7 +295,7 @@ def _tables(core: _Core) -> FloatArray:
     """Greatest value of the first items within each capacity, shape (items + 1, rows, columns);
     the last columns are those of the capacities, the first ones stand for less than no room.
     """
-    table, steps = _Table(core), core.value.shape[1]
+    table, steps = _ValueTable(core), core.value.shape[1]
     found = np.zeros((steps + 1, *table.cells.shape))
     found[0] = table.cells
     for step in range(steps):

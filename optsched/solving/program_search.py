@@ -225,6 +225,7 @@ class ProgramSearch:
             return short < step * (1.0 - ROUNDED) or self._near(core, value)
 
         # The tree finds good assignments itself, so the search before it is brief
+        priced = False
         for per_job, part in ((PATIENCE, FIRST), (PATIENCE, SHARE), (LONG_PATIENCE, LONG)):
 
             def enough(lost: float, part: float = part) -> bool:
@@ -236,8 +237,8 @@ class ProgramSearch:
 
             search.run(per_job * search.of.jobs, enough)
             late = not runs.has_time_left(1.0 - part)
-            if self._priced is None and not closed(search.least):
-                self._priced = self._lagrangian(core, search.prices.price)
+            if not priced and not closed(search.least):
+                priced, self._priced = True, self._lagrangian(core, search.prices.price)
                 report()
             if closed(search.least) or self._tree_is_promising(core.arrays):
                 break

@@ -115,11 +115,11 @@ def test_a_sweep_that_the_clock_stops_keeps_what_it_has_planned() -> None:
 
 def test_of_the_orders_the_best_plan_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """By deadline a long job of low cost per second comes before two short ones."""
-    orders = level_sweep.Sweep.orders.fget
+    orders = level_sweep.TimeSweep.orders.fget
     lost = []
     for chosen in (slice(0, 1), slice(1, 2), slice(2, 3), slice(None)):
         monkeypatch.setattr(
-            level_sweep.Sweep,
+            level_sweep.TimeSweep,
             "orders",
             property(lambda sweep, part=chosen: list(orders(sweep))[part]),
         )
