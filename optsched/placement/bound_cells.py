@@ -162,9 +162,11 @@ def bind_cells(instance: Instance, tenants: Sequence[TenantCells], stays: BoolAr
     A job that stays has a cell of its tenant around its GPUs, as in `ReservedCells`; one that is in
     no cell keeps its GPUs outside. All other cells go, the largest first, where running jobs of
     others would have to leave the fewest GPUs; of equal places, where its tenant runs on most, then
-    on the node with the fewest idle GPUs.
+    on the node with the fewest idle GPUs. If some find no room then, pools that fewer tenants may
+    use come first, and the running jobs second.
 
-    As larger cells come first, all cells find room if the nodes have room for all.
+    As larger cells come first, all cells that are not around jobs that stay find room if the nodes
+    have room for all, where tenants may use the same pools or disjoint ones.
 
     Parameters
     ----------
@@ -189,18 +191,12 @@ def bind_cells(instance: Instance, tenants: Sequence[TenantCells], stays: BoolAr
             notices.append(f"cells: {error}")
             tenants = [_without(one, error.jobs) for one in tenants]
     assert reserved is not None  # there are tenants
-    cells = list(reserved.bound)
-    ground = _Ground.of(instance, tenants, stays, reserved.blocked)
-    for size in sorted({size for one in tenants for size in one.owns}, reverse=True):
-        for number, one in enumerate(reserved.tenants):
-            first = ground.take(number, one, size)
-            cells += [CellOnGpus(number, size, slice(at, at + size)) for at in first.tolist()]
-            lack = one.owns.get(size, 0) - len(first)
-            if lack:
-                notices.append(
-                    f"cells: {count(lack, 'cell')} of {count(size, 'GPU')} of tenant {one.tenant} "
-                    "found no GPUs: nodes take no work, or jobs that cannot be preempted are there"
-                )
+    ground = _Ground.of(instance, tenants, stays, reserved)
+    cells, lacks = ground.bound(sparing=False)
+    if lacks:
+        sparing = ground.bound(sparing=True)
+        cells, lacks = min((cells, lacks), sparing, key=lambda found: len(found[1]))
+    cells, notices = [*reserved.bound, *cells], [*notices, *lacks]
     return BoundCells(instance, tuple(tenants), tuple(cells), tuple(notices))
 
 
@@ -217,8 +213,10 @@ class _Ground(NamedTuple):
     Attributes
     ----------
     instance : Instance
-    taken : BoolArray
-        In a cell, or of a job that stays. Changed in place.
+    tenants : tuple of TenantCells
+        With the cells that have no GPUs yet.
+    blocked : BoolArray
+        In a cell, or of a job that stays.
     held : IntArray
         Jobs that run there and may leave.
     of_tenant : IntArray, shape (tenants, GPUs)
@@ -226,7 +224,8 @@ class _Ground(NamedTuple):
     """
 
     instance: Instance
-    taken: BoolArray
+    tenants: tuple[TenantCells, ...]
+    blocked: BoolArray
     held: IntArray
     of_tenant: IntArray
 
@@ -236,7 +235,7 @@ class _Ground(NamedTuple):
         instance: Instance,
         tenants: Sequence[TenantCells],
         stays: BoolArray,
-        blocked: BoolArray,
+        reserved: ReservedCells,
     ) -> _Ground:
         places, numbering = instance.jobs_table.places, instance.cluster.numbering
         gpu, holder = places.numbers(numbering), places.owner
@@ -245,26 +244,54 @@ class _Ground(NamedTuple):
             np.bincount(gpu[owner == row], minlength=numbering.gpus)
             for row in range(len(tenants) + 1)
         ]
-        return cls(instance, blocked.copy(), np.sum(counts, axis=0), np.array(counts[1:]))
+        held, of_tenant = np.sum(counts, axis=0), np.array(counts[1:])
+        return cls(instance, reserved.tenants, reserved.blocked, held, of_tenant)
 
-    def take(self, tenant: int, one: TenantCells, size: int) -> IntArray:
-        """First GPUs of the blocks that the tenant's cells of a size get."""
-        cluster = self.instance.cluster
+    def bound(self, sparing: bool) -> tuple[list[CellOnGpus], list[str]]:
+        """The cells that find GPUs, and a notice for each tenant and size that lacks some.
+
+        With ``sparing``, tenants with few pools come first, and pools that few tenants may use.
+        """
+        cells: list[CellOnGpus] = []
+        lacks: list[str] = []
+        taken = self.blocked.copy()
+        order = np.argsort(
+            [len(one.pools) if sparing else 0 for one in self.tenants], kind="stable"
+        )
+        for size in sorted({size for one in self.tenants for size in one.owns}, reverse=True):
+            for number in order.tolist():
+                one = self.tenants[number]
+                first = self._take(number, size, taken, sparing)
+                cells += [CellOnGpus(number, size, slice(at, at + size)) for at in first.tolist()]
+                lack = one.owns.get(size, 0) - len(first)
+                if lack:
+                    lacks.append(
+                        f"cells: {count(lack, 'cell')} of {count(size, 'GPU')} of tenant "
+                        f"{one.tenant} found no GPUs: nodes take no work, jobs that cannot be "
+                        "preempted are there, or cells of others"
+                    )
+        return cells, lacks
+
+    def _take(self, tenant: int, size: int, taken: BoolArray, sparing: bool) -> IntArray:
+        """First GPUs of the blocks that the tenant's cells of a size get; they are taken then."""
+        cluster, one = self.instance.cluster, self.tenants[tenant]
         numbering = cluster.numbering
         there = np.isin(numbering.pool, one.pools) & cluster.usable(self.instance.now)
         nodes = np.flatnonzero(there)
         blocks = np.diff(numbering.start)[nodes] // size
         node = nodes.repeat(blocks)
         first = numbering.start[node] + size * ranges(0, blocks)
-        free = _sums(self.taken, first, size) == 0
+        free = _sums(taken, first, size) == 0
         node, first = node[free], first[free]
         own = _sums(self.of_tenant[tenant], first, size)
         others = _sums(self.held, first, size) - own
         every = numbering.node_of(np.arange(numbering.gpus))
-        idle = np.bincount(every, ~self.taken & (self.held == 0), numbering.nodes)
-        order = np.lexsort((first, idle[node], -own, others))[: one.owns.get(size, 0)]
+        idle = np.bincount(every, ~taken & (self.held == 0), numbering.nodes)
+        pools = np.concatenate([some.pools for some in self.tenants if sparing] or [one.pools])
+        users = np.bincount(pools, minlength=len(cluster.pools))[numbering.pool[node]]
+        order = np.lexsort((first, idle[node], -own, others, users))[: one.owns.get(size, 0)]
         chosen: IntArray = first[order]
-        self.taken[ranges(chosen, np.full(len(chosen), size))] = True
+        taken[ranges(chosen, np.full(len(chosen), size))] = True
         return chosen
 
 

@@ -33,6 +33,7 @@ from optsched.formulation import Formulation, Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.instance.reading import listed
 from optsched.program import AllocationProgram
+from optsched.program.space import refuse_incompatible_cells
 from optsched.registry import load_formulation, load_ranking, load_solver
 from optsched.rounds.admission import Admissions, planned, ways
 from optsched.rounds.order import Order
@@ -538,6 +539,8 @@ def check_policy(
     constraints = constraints_in_force(instance, policy.constraints)
     for constraint in constraints:
         constraint.check(instance)
+    cells = [constraint.reserves(instance) for constraint in constraints]
+    refuse_incompatible_cells([one for one in cells if one is not None])
     if policy.ranking is not None:
         load_ranking(policy.ranking)(policy.options)
         return

@@ -11,6 +11,7 @@ import pytest
 
 import optsched
 from optsched.arrays.values import replace
+from optsched.errors import UsageError
 from optsched.placement.bound_cells import BoundCells
 from optsched.program.space import CellOnGpus
 
@@ -297,3 +298,56 @@ def test_broken_cells_are_found(
 ) -> None:
     found = checked([CellOnGpus(t, size, slice(at, at + size)) for t, size, at in cells], owns)
     assert (words in " ".join(found)) if words else not found
+
+
+# --- where cells are bound --------------------------------------------------------------------
+
+
+def sizes_bound(scheduler: optsched.Scheduler) -> Counter[tuple[str, int]]:
+    """How many cells of each tenant and size have GPUs in the first round."""
+    plan = scheduler.solve(now=0)
+    assert not plan.fallback
+    return Counter((one["tenant"], len(one["gpus"])) for one in plan.to_document()["cells"])
+
+
+@pytest.mark.parametrize("count", [4, 7])
+def test_large_cells_are_bound_around_small_jobs_where_all_other_blocks_are_taken(
+    count: int,
+) -> None:
+    """Smallest first, each of the tenant's jobs would have a cell of one GPU in the middle of the
+    only blocks of four."""
+
+    def firm(name: str, node: int, gpu: int, tenant: str = "") -> dict[str, Any]:
+        running = {"pool": "p", "gpus": [f"n{node}/{gpu}"]}
+        return job(name, 1, tenant, preemptible=False, running=running)
+
+    own = [firm(f"a{row}", row, 2, "A") for row in range(count)]
+    others = [firm(f"o{row}{gpu}", count + row, gpu) for row in range(count) for gpu in range(3)]
+    cells = [reserved({"4": count, "1": count})]
+    given = document([4] * (2 * count), [*own, *others], cells)
+    with optsched.Scheduler(given, {"ranking": "fifo"}) as scheduler:
+        assert sizes_bound(scheduler) == {("A", 4): count, ("A", 1): count}
+
+
+@pytest.mark.parametrize("owns", [{"4": 1}, {"2": 2}])
+def test_a_tenant_of_one_pool_finds_room_beside_one_of_all_pools(owns: dict[str, int]) -> None:
+    given = document([4], [], [reserved({"4": 1}, "B"), {**reserved(owns), "pools": ["p"]}])
+    given["cluster"]["pools"].append({"name": "q", "nodes": [{"name": "m", "gpus": 4}]})
+    ((size, number),) = owns.items()
+    with optsched.Scheduler(given, {"ranking": "fifo"}) as scheduler:
+        assert sizes_bound(scheduler) == {("B", 4): 1, ("A", int(size)): number}
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (reserved({"4": 1}), "cells of tenant A are reserved twice in one pool"),
+        (reserved({"3": 1}, "B"), "found sizes 3 and 4 in one pool"),
+    ],
+)
+def test_cells_that_no_round_could_bind_are_refused_at_once(
+    second: dict[str, Any], words: str
+) -> None:
+    given = document((4, 4), [job("o", 4)], [reserved({"4": 1}), second])
+    with pytest.raises(UsageError, match=words):
+        optsched.Scheduler(given, {"ranking": "fifo"})

@@ -8,6 +8,7 @@ from optsched.program.space.cells import (
     cell_rows,
     owner_of,
     owner_of_columns,
+    refuse_incompatible_cells,
 )
 from optsched.program.space.contents import WHOLE_GPU, GangPart, GpuRoom, gpus_of_pieces
 from optsched.program.space.dealing import NOT_SHARED, Seat, cells_of, deal, finds_nodes
@@ -39,5 +40,6 @@ __all__ = [
     "gpus_of_pieces",
     "owner_of",
     "owner_of_columns",
+    "refuse_incompatible_cells",
     "seated_types",
 ]

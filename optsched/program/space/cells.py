@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -131,7 +131,7 @@ class ReservedCells:
         """
         if not tenants:
             return None
-        _refuse_incompatible_sizes(tenants)
+        refuse_incompatible_cells(tenants)
         jobs = np.flatnonzero(must_stay(instance) if stays is None else stays)
         holds = held_gpus(instance, jobs, [])
         owner = jobs[holds.owner]
@@ -182,13 +182,13 @@ def _free_blocks(instance: Instance, blocked: BoolArray, sizes: Sequence[int]) -
     return counts
 
 
-def _refuse_incompatible_sizes(tenants: Sequence[TenantCells]) -> None:
-    """Refuse cells of one pool whose sizes do not divide one another, and two lists of one job."""
+def refuse_incompatible_cells(tenants: Sequence[TenantCells]) -> None:
+    """Refuse cells of one pool whose sizes do not divide one another, and two lists of a tenant."""
     for number, one in enumerate(tenants):
         for other in tenants[:number]:
             if not np.isin(one.pools, other.pools).any():
                 continue
-            if (one.jobs & other.jobs).any():
+            if one.tenant == other.tenant:
                 raise UsageError(f"cells of tenant {one.tenant} are reserved twice in one pool")
             for small, large in pairwise(sorted({*one.owns, *other.owns})):
                 if large % small:
@@ -213,7 +213,8 @@ TRIED = 10_000
 """How often a cell is bound while ways to bind them are tried (`_Binding`), beside once for each GPU
 that needs one."""
 WAYS_OF_A_ROUND = 8
-"""Ways that a round looks at before it takes the first one, though some cells find no room then."""
+"""Ways of each order that a round looks at before it takes the first one, though some cells find no
+room then."""
 
 
 class _StayingGpu(NamedTuple):
@@ -265,7 +266,13 @@ class _Binding:
         if proven:
             self._refuse_parts_of_pools()
         first: ReservedCells | None = None
-        for way in islice(self._ways(), None if proven else WAYS_OF_A_ROUND):
+        ways = self._ways()
+        if not proven:
+            # Where small cells are bound inside of all free blocks, large ones find room only if
+            # they are bound around these jobs
+            few = self._ways(), self._ways(largest_first=True)
+            ways = chain.from_iterable(islice(some, WAYS_OF_A_ROUND) for some in few)
+        for way in ways:
             if _has_room(self._instance, way):
                 return way
             first = first or way
@@ -297,10 +304,12 @@ class _Binding:
                 "need the same pools or disjoint ones, found sets of pools that overlap"
             )
 
-    def _ways(self) -> Iterator[ReservedCells]:
+    def _ways(self, largest_first: bool = False) -> Iterator[ReservedCells]:
         """All ways to bind cells so that each GPU is in one: a depth-first search without
         recursion, as it is as deep as there are GPUs.
         """
+        self._left = [Counter(one.owns) for one in self._tenants]
+        self._bound[:] = False
         bound: list[CellOnGpus] = []
         # What can still be tried: for the first GPU, and for the next one after each bound cell.
         to_try: list[Iterator[CellOnGpus]] = []
@@ -308,7 +317,7 @@ class _Binding:
             at = self._first_without_cell()
             if at is None:
                 yield self._way(bound)
-            to_try.append(self._cells_for(at))
+            to_try.append(self._cells_for(at, largest_first))
             while (cell := next(to_try[-1], None)) is None:
                 to_try.pop()
                 if not bound:
@@ -332,14 +341,15 @@ class _Binding:
         self._furthest = max(self._furthest, at)
         return at
 
-    def _cells_for(self, at: int | None) -> Iterator[CellOnGpus]:
+    def _cells_for(self, at: int | None, largest_first: bool) -> Iterator[CellOnGpus]:
         """Cells that can be bound to a GPU now, the smallest that holds its job's GPUs first."""
         if at is None:
             return
         number, gpu, node, part = self._staying[at]
         one, numbering = self._tenants[number], self._instance.cluster.numbering
         start, end = int(numbering.start[node]), int(numbering.start[node + 1])
-        for size in sorted(one.owns, key=lambda size: (size < part, abs(size - part))):
+        sizes = sorted(one.owns, key=lambda size: (size < part, abs(size - part)))
+        for size in sorted(one.owns, reverse=True) if largest_first else sizes:
             first = start + (gpu - start) // size * size
             cell = slice(first, first + size)
             some = self._held[cell]
@@ -403,7 +413,7 @@ def cell_rows(C: Classes, tenants: Sequence[TenantCells]) -> SideRows | None:
     """
     if not tenants:
         return None
-    _refuse_incompatible_sizes(tenants)
+    refuse_incompatible_cells(tenants)
     owner, gpus = owner_of_columns(C, tenants), _gpus_held(C)
     stays = C.common(must_stay(C.instance))[C.class_a]
     closed = owner < 0
