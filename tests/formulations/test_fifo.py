@@ -294,8 +294,8 @@ def test_a_bound_that_a_limit_stops_is_no_answer(monkeypatch: pytest.MonkeyPatch
 
     real = Engine.solve_directly
 
-    def stopped(engine: Engine, program: Any) -> Any:
-        outcome = real(engine, program)
+    def stopped(engine: Engine, *given: Any) -> Any:
+        outcome = real(engine, *given)
         values = replace(outcome.values, termination=Termination.WORK_LIMIT)
         return replace(outcome, values=values, status=Status.FEASIBLE)
 
