@@ -113,7 +113,7 @@ class TimeSweep:
         cost = table.gpus * table.shortest
         rows = rows[np.lexsort((cost[rows], -table.value[rows], k[rows]))]
         count = np.bincount(k[rows], minlength=len(table.C))
-        options = np.full((len(count), int(count.max(initial=0))), -1, np.int64)
+        options = np.full((len(count), int(count.max(initial=1))), -1, np.int64)
         options[k[rows], ranges(0 * count, count)] = rows
         return options
 
@@ -166,7 +166,7 @@ class TimeSweep:
         at = level, ranges(0 * count, count)
         used_up = ~table.C.resources.renewable[resource]
         held, amount = (
-            np.zeros((len(count), int(count.max(initial=0))), kind) for kind in (np.int64, float)
+            np.zeros((len(count), int(count.max(initial=1))), kind) for kind in (np.int64, float)
         )
         consumed = np.zeros(held.shape, bool)
         held[at], consumed[at] = resource, used_up
@@ -224,7 +224,9 @@ class _InOrder:
             if stopped := slot > 0 and timer.is_over:
                 break
             some = waits & (arrives <= slot) & (latest >= begin * (1.0 - ROUNDING))
-            waits[self._start(slot, np.flatnonzero(some)[:MOST_WAITING])] = False
+            # Those that go on come first, and none of them can wait for the next slot.
+            most = max(MOST_WAITING, np.count_nonzero(stays)) if slot == 0 else MOST_WAITING
+            waits[self._start(slot, np.flatnonzero(some)[:most])] = False
             if slot == 0 and (waits & stays).any():
                 return None
         fields = zip(*self._planned, strict=True) if self._planned else [[np.zeros(0)]] * 4
@@ -247,7 +249,8 @@ class _InOrder:
         due = table.due[level]
         in_time = np.flatnonzero(end <= due + ROUNDING * np.maximum(due, 1.0))
         row, level, begin, end = row[in_time], level[in_time], begin[in_time], end[in_time]
-        until = np.searchsorted(edges, np.minimum(end, edges[-1]))
+        # Work that the clock rounds to nothing holds its GPUs for a slot, too.
+        until = np.maximum(np.searchsorted(edges, np.minimum(end, edges[-1])), slot + 1)
         # What is used up is lost for all slots that follow.
         until = np.where(used_up[level], len(edges) - 1, until[:, np.newaxis]) - slot
         started = [places[:0]]

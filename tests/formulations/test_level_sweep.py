@@ -126,3 +126,42 @@ def test_of_the_orders_the_best_plan_counts(monkeypatch: pytest.MonkeyPatch) -> 
         solution = optsched.solve(drawn(3, 3.0), "deadline-elastic", program=False, admission=True)
         lost.append(verified(solution).objective)
     assert lost[-1] == min(lost[:-1])
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param({"gpus": 1, "duration": 60.0}, id="all are late"),
+        pytest.param({"duration": 10.0}, id="nothing is held"),
+        pytest.param({"gpus": 1, "duration": 1e-20}, id="no work that the clock knows"),
+    ],
+)
+def test_a_sweep_of_jobs_that_leave_nothing_to_plan_ends(job: dict[str, Any]) -> None:
+    """Each ended with an internal error."""
+    option = job | ({"pool": "a"} if "gpus" in job else {})
+    jobs = [
+        {"id": name, "arrival": 1000.0, "deadline": 1050.0, "options": [option]} for name in "xyz"
+    ]
+    cluster = {"pools": [{"name": "a", "nodes": 1, "gpus_per_node": 1}]}
+    instance = made(cluster=cluster, jobs=jobs)
+    solution = optsched.solve(instance, "deadline-elastic", program=False, admission=True)
+    assert (solution.schedule is None) or verified(solution)
+
+
+def test_more_jobs_go_on_than_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four run and cannot be preempted, where a slot looks at two that wait."""
+    monkeypatch.setattr(level_sweep, "MOST_WAITING", 2)
+    job = {"steps": 10.0, "deadline": 50.0, "throughput": {"a": 1.0}}
+    running = [
+        {
+            "id": f"r{n}",
+            "preemptible": False,
+            "running": {"pool": "a", "gpus": [f"a-0/{n}"], "since": 0.0},
+        }
+        | job
+        for n in range(4)
+    ]
+    cluster = {"pools": [{"name": "a", "nodes": 1, "gpus_per_node": 4}]}
+    instance = made(cluster=cluster, jobs=[*running, {"id": "waits"} | job])
+    solution = optsched.solve(instance, "deadline-elastic", program=False, admission=True)
+    assert verified(solution).objective == 0.0
