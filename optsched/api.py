@@ -499,7 +499,7 @@ def place(
 
 def _reserved_cells(solution: Solution) -> list[TenantCells]:
     """Cells that the side constraints of a solution reserve for tenants."""
-    made = make_constraints(solution.constraints)
+    made = make_constraints(solution.side_constraints)
     cells = (constraint.reserves(solution.instance) for constraint in made)
     return [one for one in cells if one is not None]
 

@@ -66,6 +66,7 @@ def test_a_solution_with_own_rows_can_be_placed() -> None:
     )
     placed = optsched.place(solution)
     assert placed.placement is not None and placed.notes == solution.notes
+    assert optsched.realise(solution).rounds is not None
 
 
 def test_rows_that_were_not_added_are_refused() -> None:

@@ -47,8 +47,8 @@ def test_partitions(everything: Document) -> None:
 
 
 def test_largest_pools(two_types: Document) -> None:
-    two_types["cluster"]["pools"][1] = {"name": "k80", "nodes": 10**6, "gpus_per_node": 999}
-    assert Instance.from_document(two_types).cluster.gpus(0).tolist() == [8, 999 * 10**6]
+    two_types["cluster"]["pools"][1] = {"name": "k80", "nodes": 10**6, "gpus_per_node": 99}
+    assert Instance.from_document(two_types).cluster.gpus(0).tolist() == [8, 99 * 10**6]
 
 
 def test_names_close_to_generated_ones_are_free(two_types: Document) -> None:
