@@ -30,6 +30,7 @@ from optsched.assembly import (
     make_formulation,
     model_of,
     own_constraints,
+    reserves_cells,
 )
 from optsched.candidates import Candidates
 from optsched.candidates.compile import not_compiled
@@ -499,7 +500,7 @@ def place(
 
 def _reserved_cells(solution: Solution) -> list[TenantCells]:
     """Cells that the side constraints of a solution reserve for tenants."""
-    made = make_constraints(solution.side_constraints)
+    made = make_constraints(list(filter(reserves_cells, solution.constraints)))
     cells = (constraint.reserves(solution.instance) for constraint in made)
     return [one for one in cells if one is not None]
 

@@ -355,6 +355,13 @@ def classes_of(solution: Solution, formulation: Formulation | None = None) -> Cl
     return (formulation or formulation_of(solution)).classes(solution.candidates)
 
 
+def reserves_cells(document: Mapping[str, Any]) -> bool:
+    """Whether the document of a side constraint reserves cells. Other classes need not be
+    registered, so that they cannot be made from their documents again.
+    """
+    return document.get("kind") == "cells" and bool(document.get("reserved"))
+
+
 def make_constraints(items: Sequence[Any]) -> list[SideConstraint]:
     """The side constraints of a list; `make_constraint` says what its items may be."""
     if isinstance(items, str | Mapping) or not isinstance(items, Iterable):

@@ -14,7 +14,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.arrays.values import cached_property, replace
-from optsched.assembly import make_constraint
+from optsched.assembly import make_constraint, reserves_cells
 from optsched.candidates import Classes, JobRows
 from optsched.candidates.held import held_of
 from optsched.candidates.resources import Resources
@@ -173,7 +173,7 @@ class View:
         of_instance, instance_notices = still_meant(given.constraints, given)
         of_policy, policy_notices = still_meant(state.policy.constraints, given)
         instance = replace(given, cluster=cluster, jobs_table=table, constraints=of_instance)
-        reserved = [one for one in (*of_instance, *of_policy) if _reserves(one)]
+        reserved = [one for one in (*of_instance, *of_policy) if reserves_cells(one)]
         cells, refusal = _bound_cells(instance, reserved, must)
         if cells is not None:
             left = [{**one, "owns": cells.owned(row)} for row, one in enumerate(reserved)]
@@ -221,10 +221,6 @@ class View:
         if self.cells is not None and self.cells.outside[job]:
             return "its GPUs are in reserved cells of others, or in no cell of its tenant"
         return ""
-
-
-def _reserves(document: Mapping[str, Any]) -> bool:
-    return document.get("kind") == "cells" and bool(document.get("reserved"))
 
 
 def _bound_cells(
