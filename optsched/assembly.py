@@ -373,13 +373,7 @@ def make_constraint(item: Any) -> SideConstraint:
     """A side constraint from its kind, a document ``{"kind": ..., ...}``, or itself."""
     if isinstance(item, SideConstraint):
         return item
-    if isinstance(item, str):
-        kind, colon, _ = item.partition(":")
-        # `kind:option=value` is for the command line, which makes a document of it.
-        if colon and kind in names("constraint"):
-            expected = f'a kind, or a dict with its options: {{"kind": "{kind}", ...}}'
-            raise InvalidArgument("constraint", show(item), expected)
-        item = {"kind": item}
+    item = constraint_document(item)
     if not isinstance(item, Mapping) or not isinstance(item.get("kind"), str):
         raise InvalidArgument(
             "constraint",
@@ -389,3 +383,19 @@ def make_constraint(item: Any) -> SideConstraint:
         )
     owner = load_constraint(item["kind"])
     return owner(options_from(owner, {key: value for key, value in item.items() if key != "kind"}))
+
+
+def constraint_document(item: Any) -> Any:
+    """The document of a side constraint, or of one given by its kind alone; what is neither is
+    given back as it is, for its reader to refuse.
+    """
+    if isinstance(item, SideConstraint):
+        return item.document()
+    if not isinstance(item, str):
+        return item
+    kind, colon, _ = item.partition(":")
+    # `kind:option=value` is for the command line, which makes a document of it.
+    if colon and kind in names("constraint"):
+        expected = f'a kind, or a dict with its options: {{"kind": "{kind}", ...}}'
+        raise InvalidArgument("constraint", show(item), expected)
+    return {"kind": item}

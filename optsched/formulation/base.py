@@ -482,8 +482,8 @@ class Formulation(ABC, Displayed):
             return program
         side = self.side_rows(C, program.side)
         # Whole jobs find the cells on nodes: `Space` has these rows.
-        reserved = () if program.integral else self._reserved(C.instance)
-        if reserved:
+        reserved = self.reserved_cells(C.instance)
+        if reserved and not program.integral:
             from optsched.program.space import cell_rows  # few programs have them
 
             cells = cell_rows(C, reserved)
@@ -524,29 +524,40 @@ class Formulation(ABC, Displayed):
                 side.append(replace(rows, name=name, assumption=constraint.assumes))
         return tuple(side)
 
-    def _reserved(self, instance: Instance) -> list[TenantCells]:
-        """Cells that the side constraints reserve for tenants."""
-        cells = (constraint.reserves(instance) for constraint in self.constraints)
-        return [one for one in cells if one is not None]
+    def reserved_cells(self, instance: Instance) -> list[TenantCells]:
+        """Cells that the side constraints reserve for tenants.
+
+        Raises
+        ------
+        UsageError
+            For whole jobs, if no side constraint knows the nodes that hold them.
+        """
+        found = (constraint.reserves(instance) for constraint in self.constraints)
+        cells = [one for one in found if one is not None]
+        if cells and self.integral and not self._knows_nodes:
+            raise UsageError(
+                f"cells of tenant {cells[0].tenant} are reserved: programs of whole jobs find them "
+                "with the constraint placeable"
+            )
+        return cells
+
+    @property
+    def _knows_nodes(self) -> bool:
+        """Whether a side constraint decides on which nodes whole jobs are."""
+        return any(constraint.knows_nodes for constraint in self.constraints)
 
     def _space(self, program: AllocationProgram) -> Space | None:
         """Where whole jobs must find room, as a side constraint asks."""
         if not program.integral:
             return None
         C = program.classes
-        cells = self._reserved(C.instance)
-        if cells and not any(constraint.knows_nodes for constraint in self.constraints):
-            raise UsageError(
-                f"cells of tenant {cells[0].tenant} are reserved: whole jobs (the option integral) "
-                "find them with the constraint placeable"
-            )
-        apart = self._apart(C.instance)
+        cells, apart = self.reserved_cells(C.instance), self._apart(C.instance)
         spaces = (constraint.space(C, apart, cells, self.timer) for constraint in self.constraints)
         return next((space for space in spaces if space is not None), None)
 
     def _apart(self, instance: Instance) -> list[BoolArray]:
         """Sets of jobs that must be on different nodes; none where no constraint knows nodes."""
-        if not any(constraint.knows_nodes for constraint in self.constraints):
+        if not self._knows_nodes:
             return []
         sets = (constraint.apart(instance) for constraint in self.constraints)
         return [jobs for jobs in sets if jobs is not None]

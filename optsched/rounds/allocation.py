@@ -548,6 +548,7 @@ def check_policy(
     formulation.check(instance)
     if not formulation.takes_rows and not all(item.of_placement for item in constraints):
         raise formulation.no_rows
+    formulation.reserved_cells(instance)  # whole jobs find them on nodes
     candidates = compile_for(formulation, instance)
     try:
         C = formulation.classes(candidates)

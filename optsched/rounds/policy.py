@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from optsched.assembly import constraint_document
 from optsched.display import LINE, shortened
 from optsched.errors import InvalidInput
 from optsched.instance.documents import (
@@ -34,6 +35,14 @@ MOVES = "moves"
 """The option of rankings that stored policies may be too old to have."""
 
 
+def _documents(given: Any) -> Any:
+    return [*map(constraint_document, given)] if isinstance(given, list | tuple) else given
+
+
+AS_FOR_SOLVE = BeforeValidator(_documents)
+"""Side constraints may be given as for `optsched.solve`: documents, kinds, or themselves."""
+
+
 class RoundPolicy(Document):
     """How rounds are decided; the object "policy" of a round's state.
 
@@ -48,6 +57,7 @@ class RoundPolicy(Document):
         is solved. Its name and options are checked when the policy is made.
     constraints : tuple of mappings
         Side constraints beside those of the instance (`optsched.assembly.constraints_in_force`).
+        They may be given as for `optsched.solve`, such as ``"placeable"``.
     solver : str
         Name of the solver: see `optsched solvers`.
     time_limit : float
@@ -102,7 +112,7 @@ class RoundPolicy(Document):
     formulation: str = "max-min-fairness"
     options: Mapping[str, Any] = Field(default_factory=dict)
     ranking: str | None = None
-    constraints: Tuple[dict[str, Any]] = ()
+    constraints: Annotated[Tuple[dict[str, Any]], AS_FOR_SOLVE] = ()
     solver: str = "auto"
     time_limit: Seconds = 10.0
     work_limit: PositiveCount | None = None

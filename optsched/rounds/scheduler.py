@@ -20,6 +20,7 @@ from optsched.errors import (
     UsageError,
     checks_keywords,
 )
+from optsched.formulation import SideConstraint
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.documents import LARGEST
@@ -535,7 +536,10 @@ class Scheduler(ClosedByWith, Displayed):
                 self._process.limit_memory(memory or half_of_memory())
 
     def set_constraints(
-        self, constraints: Sequence[Mapping[str, Any]], *, now: float | None = None
+        self,
+        constraints: Sequence[SideConstraint | Mapping[str, Any] | str],
+        *,
+        now: float | None = None,
     ) -> None:
         """Change the side constraints of the instance, from the next round on.
 
@@ -543,8 +547,9 @@ class Scheduler(ClosedByWith, Displayed):
 
         Parameters
         ----------
-        constraints : sequence of mappings
-            All constraints of the instance, as in its document. Those of the policy do not change.
+        constraints : sequence of str, mapping or SideConstraint
+            All constraints of the instance: kinds, documents, or themselves. Those of the policy do
+            not change.
         now : float, optional
             Seconds.
 

@@ -40,7 +40,7 @@ from optsched.performance import Configurations, JobBatch, Observations
 from optsched.rounds.changes import Changes, advanced
 from optsched.rounds.ledger import Standing
 from optsched.rounds.plan import STARTS, STOPS, Plan, Verdict, among
-from optsched.rounds.policy import policy_of
+from optsched.rounds.policy import AS_FOR_SOLVE, policy_of
 from optsched.rounds.state import Reservation, RoundState, checked_reservation
 
 NewState = tuple[RoundState, tuple[str, ...]]
@@ -382,7 +382,7 @@ class NewConstraints(Decides):
     """Other side constraints of the instance; those of the policy do not change."""
 
     event: Literal["constraints"] = "constraints"
-    constraints: Tuple[ConstraintDocument]
+    constraints: Annotated[Tuple[ConstraintDocument], AS_FOR_SOLVE]
 
     def changed(self, state: RoundState) -> RoundState:
         constraints = tuple(dict(item) for item in self.constraints)

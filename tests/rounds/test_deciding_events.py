@@ -268,12 +268,21 @@ def test_what_no_round_could_be_planned_with_is_refused() -> None:
     assert scheduler.state is before
 
 
-def test_a_tenant_that_a_constraint_names_stays() -> None:
+@pytest.mark.parametrize("constraint", [
+    {"kind": "quota", "gpus": 1}, {"kind": "cells", "owns": {"1": 1}, "reserved": True},
+])  # fmt: skip
+def test_a_tenant_that_a_constraint_names_stays(constraint: dict[str, Any]) -> None:
     scheduler = made(document(job("a")))
-    scheduler.set_constraints([{"kind": "quota", "tenant": "blue", "gpus": 1}])
+    scheduler.set_constraints([{**constraint, "tenant": "blue"}])
+    scheduler.set_tenants([{"name": "red", "weight": 2.0}])  # others do not change
     with refuses('constraints[0].tenant: found "blue", expected one of the tenants red'):
         scheduler.set_tenants(remove=["blue"])
     assert len(scheduler.instance.tenants) == 2
+    cells = scheduler.solve().to_document().get("cells", [])
+    assert [cell["tenant"] for cell in cells] == ["blue"] * (constraint["kind"] == "cells")
+    scheduler.set_constraints([])
+    scheduler.set_tenants(remove=["blue"])
+    assert "cells" not in scheduler.solve().to_document()
 
 
 # --- journals -------------------------------------------------------------------------------------

@@ -13,16 +13,18 @@ from documents import instance_document
 from refusals import refuses
 
 import optsched
+from optsched.api import make_constraint
 from optsched.errors import InvalidInput, JournalError, OptschedError, SolverUnavailable, UsageError
-from optsched.rounds import check_policy
+from optsched.rounds import RoundPolicy, check_policy
 
 Document = dict[str, Any]
+CELLS = {"kind": "cells", "tenant": "A", "owns": {"4": 1}, "reserved": True}
 JOB = {"id": "a", "gpus": 4, "steps": 1e5, "throughput": {"v100": 40.0}}
 
 
 def instance(*jobs: Document, **pool: Any) -> optsched.Instance:
     pools = [{"name": "v100", "nodes": 2, "gpus_per_node": 4, **pool}]
-    document = instance_document(pools, list(jobs), round=360)
+    document = instance_document(pools, list(jobs), round=360, tenants=[{"name": "A"}])
     return optsched.Instance.from_document(document)
 
 
@@ -49,6 +51,8 @@ WRONG = [
           constraints=[{"kind": "deadlines", "give_way": "shortfall"}]),
     wrong(UsageError, "constraints: found rows, expected none for makespan-unrelated", 2,
           formulation="makespan-unrelated", constraints=[{"kind": "deadlines"}]),
+    wrong(UsageError, "cells of tenant A are reserved: programs of whole jobs find them with the constraint placeable",
+          2, formulation="max-throughput", options={"integral": True}, constraints=[CELLS]),
 ]  # fmt: skip
 
 
@@ -72,6 +76,7 @@ def test_what_can_never_work_is_refused(
     {"solver": "clarabel", "formulation": "proportional-fairness"},
     {"solver": "cp-sat", "formulation": "makespan-unrelated"}, {"formulation": "isolated", "solver": "highs"},
     {"formulation": "allox", "solver": "glop"}, {"ranking": "srtf", "solver": "hihgs"},
+    {"formulation": "max-throughput", "options": {"integral": True}, "constraints": ["placeable", CELLS]},
 ])  # fmt: skip
 @pytest.mark.parametrize("jobs", [(), (JOB,)], ids=["no jobs", "a job"])
 def test_what_can_work_is_not(policy: Document, jobs: tuple[Document, ...]) -> None:
@@ -91,6 +96,22 @@ def test_a_job_that_only_some_cannot_be_planned_for_is_no_reason() -> None:
     ).solve(now=0)
     assert plan.fallback is None and [item.job for item in plan.start] == ["a"]
     assert "cluster.pools[1].cost_per_gpu_hour: found nothing" in plan.hold[0].reason
+
+
+def test_constraints_are_given_as_to_solve() -> None:
+    given = ["placeable", make_constraint(CELLS)]
+    documents = [{"kind": "placeable"}, make_constraint(CELLS).document()]
+    assert [*RoundPolicy(constraints=given).constraints] == documents
+    scheduler = optsched.Scheduler(instance(JOB), {"constraints": given}, isolate=False)
+    scheduler.set_constraints(["placeable"])
+    assert [*scheduler.instance.constraints] == [{"kind": "placeable"}]
+    # As for `solve`, options of the command line are no kind.
+    for act in (lambda: RoundPolicy(constraints=["budget:limit=1"]),
+                lambda: scheduler.set_constraints(["budget:limit=1"])):  # fmt: skip
+        with refuses(
+            'constraint: found "budget:limit=1", expected a kind, or a dict...', UsageError
+        ):
+            act()
 
 
 def test_a_deadline_that_cannot_be_kept_is_no_reason() -> None:
