@@ -297,10 +297,21 @@ print(json.dumps([
 @pytest.mark.parametrize(
     "kind",
     [
-        "instance", "solution", "allocation", "schedule", "prices", "rounds", "comparison", "front", "simulation",
-        "sweep",
+        *("solution", "rounds", "sweep"),
+        *(
+            pytest.param(kind, marks=pytest.mark.study)
+            for kind in (
+                "instance",
+                "allocation",
+                "schedule",
+                "prices",
+                "comparison",
+                "front",
+                "simulation",
+            )
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_process_that_has_loaded_nothing_shows_a_value(kind: str) -> None:
     pytest.importorskip("pandas")
     done = subprocess.run(

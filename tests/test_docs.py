@@ -513,7 +513,11 @@ def test_every_page_is_in_the_navigation() -> None:
     )
 
 
-@pytest.mark.parametrize("page", TUTORIALS)
+# Its commands are golden as well: tests/golden/test_golden.py runs them.
+SHELL = pytest.param("docs/tutorials/shell.md", marks=pytest.mark.study)
+
+
+@pytest.mark.parametrize("page", [SHELL if page == SHELL.values[0] else page for page in TUTORIALS])
 def test_a_notebook_runs_in_a_kernel(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("nbclient", "ipykernel"):
         pytest.importorskip(module, reason=f"{module} is not installed: pip install -e '.[dev]'")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from beside import SHARED, needs
+from blocks import first_of
 from plan_instances import leases, made, verified
 from refusals import refuses
 
@@ -484,7 +485,7 @@ def test_all_jobs_are_kept_by_rule_where_none_would_be_declined() -> None:
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", first_of(10, blocks=4))
 def test_sets_are_decided_as_by_brute_force(block: int) -> None:
     """Whoever keeps all deadlines in whole slots is found; what is found is verified; what the fluid
     program refutes nobody keeps."""
@@ -511,7 +512,7 @@ def test_sets_are_decided_as_by_brute_force(block: int) -> None:
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", first_of(10, blocks=4))
 def test_admission_is_refuted_only_where_brute_force_keeps_no_plan(block: int) -> None:
     """Who is refused with a proof cannot be kept beside the jobs that are named, and beside fewer of
     them there is no proof."""

@@ -95,7 +95,7 @@ def test_plans_are_those_of_the_state_alone(
 
     monkeypatch.setattr(PlannedRound, "plan_again", counted)
     site = Site(policy, 3, pools)
-    for number in range(60):
+    for number in range(45):
         now = 60.0 * number
         site.happen(now)
         plan = site.scheduler.solve(now, dry_run=True).to_document()

