@@ -55,7 +55,8 @@ def _beside_cells(problem: Problem, seats: GangSeats) -> Problem:
     local, start = nodes.local(), nodes.instance.cluster.numbering.start
     room = nodes.room.copy()
     for cell in cells_of(seats):
-        room[local[cell.node], cell.first : cell.first + cell.size] = 0.0
+        if local[cell.node] >= 0:  # each pool is a problem of its own
+            room[local[cell.node], cell.first : cell.first + cell.size] = 0.0
     for node, number in enumerate(nodes.number.tolist()):
         blocked = reserved.blocked[start[number] : start[number + 1]]
         whole = room[node, : len(blocked)] >= 1.0

@@ -343,6 +343,18 @@ def test_a_cell_is_bound_so_that_all_others_find_room() -> None:
     assert solved(document, reserved({"2": 1, "4": 2})).status == "infeasible"
 
 
+def test_cells_of_one_pool_take_nothing_on_another() -> None:
+    """Each pool is placed alone: its last node was taken for the node of a cell elsewhere."""
+    pools = [{"name": name, "nodes": [{"name": f"{name}0", "gpus": 2}]} for name in ("p", "q")]
+    jobs = [
+        {"id": "a", "gpus": 2, "tenant": "A", "throughput": {"q": {"2": 4.0}}},
+        {"id": "o", "gpus": 2, "throughput": {"p": {"2": 3.0}}},
+    ]
+    document = of_two_nodes(jobs) | {"cluster": {"pools": pools}}
+    solution = solved(document, reserved({"2": 1}) | {"pools": ["q"]})
+    assert solution.objective == pytest.approx(7) and not solution.placement.refused
+
+
 def test_an_uneven_split_counts_as_it_is_placed() -> None:
     """A gang of 4 may be 3 and 1 or 2 and 2: two pairs hold it, which counts at its worst without
     reserved.
