@@ -22,7 +22,7 @@ from optsched.program.filling import LOOSE, LOOSEST, Filling, Path
 from optsched.solution import Status, Termination, Values
 from optsched.solution.certificate import OPTIMALITY, dual_bound, row_sign_error
 from optsched.solution.stage import Stage
-from optsched.solvers import Session, Solver
+from optsched.solvers import Capability, Session, Solver
 from optsched.solving.attempts import Way, attempt, other_ways
 from optsched.solving.certify import (
     best_known_allocation,
@@ -253,6 +253,9 @@ class _LinearRuns(_Runs):
             self.session = self.engine.open(
                 first, self.solver, classes=self.program.classes, prefer=prefer
             )
+            chosen = self.engine.chosen
+            assert chosen is not None  # by `open`
+            chosen.require(Capability.DUALS, "lexicographic filling")
         # The rise ends in one of the segments low, ..., high - 1.
         low, high, number, step = 0, len(path.breaks), 0, 1
         while True:

@@ -14,7 +14,7 @@ from filling_reference import Case, filled, random_case
 
 import optsched
 from optsched import Instance, Solution
-from optsched.errors import SolverCrashed
+from optsched.errors import SolverCrashed, UnsuitableSolver
 from optsched.solution import Termination, Values
 from optsched.solvers import HighsSession, Limits
 
@@ -280,6 +280,12 @@ def test_duals_that_are_not_sharp_hold_nobody_too_early() -> None:
 def case_of_stages() -> Case:
     """Three stages."""
     return random_case(271, 7, zeros=True, weights=True)
+
+
+@pytest.mark.parametrize(("solver", "lacks"), [("scip", "duals"), ("cp-sat", "continuous")])
+def test_a_solver_that_cannot_fill_is_refused(solver: str, lacks: str) -> None:
+    with pytest.raises(UnsuitableSolver, match=f"solver {solver} lacks '{lacks}'"):
+        optsched.solve("@quickstart", "water-filling", solver=solver)
 
 
 def test_stages_reuse_one_session() -> None:
