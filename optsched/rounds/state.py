@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -40,6 +40,7 @@ from optsched.instance.documents import (
     Tuple,
 )
 from optsched.instance.files import read_file
+from optsched.instance.rates import LEVEL
 from optsched.instance.reading import inside, show, validate
 from optsched.rounds.ledger import GPUS, POOL, Ledger, Service, Standing
 from optsched.rounds.policy import (
@@ -88,7 +89,9 @@ class LedgerRow(Document):
     jobs: Pair[Name] | None = None
     pool: Name | None
     gpus: Count
-    nodes: Count
+    # Files of before `level` have it in `nodes`, as keys of a ledger have (`LEVEL`).
+    nodes: Annotated[int, Field(ge=0, le=2**62)]
+    level: Name | None = None
     option: Count | None = None
     workers: Count = 0
     servers: Count = 0
@@ -646,7 +649,7 @@ def _service_rows(state: RoundState) -> list[dict[str, Any]]:
 
 def _ledger_rows(state: RoundState) -> list[dict[str, Any]]:
     names = state.instance.jobs_table.names
-    pools = state.instance.cluster.pools
+    pools, levels = state.instance.cluster.pools, state.instance.cluster.level_names
     ledger = state.ledger
     # A key has the bits of the share as a whole number.
     shares = np.ascontiguousarray(ledger.key[:, 8]).view(np.float64).tolist()
@@ -661,7 +664,10 @@ def _ledger_rows(state: RoundState) -> list[dict[str, Any]]:
             row["job"] = names[job]
         else:
             row["jobs"] = [names[job], names[partner]]
+        level, nodes = divmod(nodes, LEVEL)
         row |= {"pool": None if pool < 0 else pools[pool].name, "gpus": gpus, "nodes": nodes}
+        if level:
+            row["level"] = levels[level - 1]
         if option >= 0:
             row["option"] = option
         if workers or servers:
@@ -737,19 +743,23 @@ def _read_ledger(
         **{name: len(row_of) + at for at, name in enumerate(left)},
     }
     pools = {pool.name: at for at, pool in enumerate(instance.cluster.pools)}
+    levels = {name: at for at, name in enumerate(instance.cluster.level_names, 1)}
     key = np.empty((len(rows), 9), np.int64)
     share = np.array([item.share for item in rows], np.float64).view(np.int64)
     for at, item in enumerate(rows):
-        if item.pool is not None and item.pool not in pools:
-            raise InvalidInput(
-                f"ledger[{at}].pool",
-                show(item.pool),
-                f"one of {', '.join(pools)}",
-            )
+        for field, value, known in (
+            ("pool", item.pool, pools),
+            ("level", item.level, levels),
+        ):
+            if value is not None and value not in known:
+                raise InvalidInput(
+                    f"ledger[{at}].{field}", show(value), f"one of {', '.join(known) or 'none'}"
+                )
         job, partner = (*(number[name] for name in _jobs_of(item)), -1)[:2]
         pool = -1 if item.pool is None else pools[item.pool]
         option = -1 if item.option is None else item.option
-        size = (pool, item.gpus, item.nodes)
+        level = 0 if item.level is None else levels[item.level]
+        size = (pool, item.gpus, item.nodes + LEVEL * level)
         key[at] = (job, partner, *size, option, item.workers, item.servers, share[at])
     ledger = Ledger(
         key,

@@ -105,6 +105,30 @@ def test_the_check_finds_a_gang_across_racks() -> None:
     ]
 
 
+def test_states_and_journals_keep_the_levels_of_rows(tmp_path: Any) -> None:
+    policy = {"formulation": "max-throughput", "constraints": ["placeable"]}
+    scheduler = optsched.Scheduler(document(), policy, journal=tmp_path / "j", isolate=False)
+    scheduler.solve()
+    state = scheduler.state
+    scheduler.close()
+    written = json.loads(json.dumps(state.to_document()))
+    assert {row["level"] for row in written["ledger"]} == {"rack", "cluster"}
+    # Files of before there was a level have it in the number of nodes, and were not read again.
+    older = json.loads(json.dumps(written))
+    for row in older["ledger"]:
+        row["nodes"] += 2**31 * (1 + ("rack", "cluster").index(row.pop("level")))
+    for some in (written, older):
+        read = optsched.RoundState.from_document(some)
+        assert (read.ledger.key == state.ledger.key).all()
+        assert read.to_document()["ledger"] == written["ledger"]
+    recovered = optsched.Scheduler.recover(tmp_path / "j", isolate=False)
+    assert recovered.state.to_document() == state.to_document()
+    recovered.close()
+    written["ledger"][0]["level"] = "row"
+    with refuses('ledger[0].level: found "row", expected one of rack, cluster'):
+        optsched.RoundState.from_document(written)
+
+
 def test_rounds_keep_gangs_in_racks() -> None:
     policy = RoundPolicy(formulation="max-throughput", constraints=[{"kind": "placeable"}])
     plan = optsched.solve_round(instance(), policy)
