@@ -747,13 +747,13 @@ def _read_ledger(
     key = np.empty((len(rows), 9), np.int64)
     share = np.array([item.share for item in rows], np.float64).view(np.int64)
     for at, item in enumerate(rows):
-        for field, value, known in (
+        for what, value, known in (
             ("pool", item.pool, pools),
             ("level", item.level, levels),
         ):
             if value is not None and value not in known:
                 raise InvalidInput(
-                    f"ledger[{at}].{field}", show(value), f"one of {', '.join(known) or 'none'}"
+                    f"ledger[{at}].{what}", show(value), f"one of {', '.join(known) or 'none'}"
                 )
         job, partner = (*(number[name] for name in _jobs_of(item)), -1)[:2]
         pool = -1 if item.pool is None else pools[item.pool]
