@@ -26,6 +26,7 @@ generalized assignment problem", Computational Optimization and Applications 52 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -45,8 +46,10 @@ MOMENTUM = 0.7
 """Part of the last direction that the next one keeps."""
 MEMORY = 0.85
 """Part of the running mean that stays after a move."""
-FIRST_REACH, FARTHER = 5e-4, 4.0
-"""How far above the bound the first target is, relative to the bound; the factor of the next."""
+FIRST_REACH = 5e-4
+"""How far above the bound the first target is, relative to the bound."""
+MORE_NODES = 8.0
+"""Factor by which the next tree may be larger, if nodes grow exponentially with the target."""
 SLOW = 50
 """Nodes before compiled loops are loaded: small trees end sooner."""
 ROUNDED = 1e-6
@@ -58,6 +61,15 @@ SUMMED = 1e-14
 def first_reach(bound: float, step: float) -> float:
     """How far above the bound the first target is."""
     return max(FIRST_REACH * abs(bound), step)
+
+
+def next_reach(reach: float, nodes: int) -> float:
+    """How far above the root the target of the next tree is, if one with this reach is empty.
+
+    Nodes grow exponentially with the reach: r (1 + log f / log n) takes f times as many as r, which
+    took n. Small trees tell less about the growth, and the next one may be larger.
+    """
+    return reach * (1.0 + math.log(MORE_NODES) / math.log(max(nodes, 2)))
 
 
 class Node(NamedTuple):
@@ -105,13 +117,15 @@ class AssignmentTree:
 
     def __post_init__(self) -> None:
         self._knapsacks = AgentKnapsacks.of(self.of)
-        self._reach = first_reach(self.bound, self.step)
-        self._plant()
+        self._root = Node(self._knapsacks.there, self.price, self.bound)
+        self._plant(first_reach(self.bound, self.step))
 
-    def _plant(self) -> None:
-        """Begin a tree: of all assignments, with a target that lies ``reach`` above the bound."""
-        self._left = [Node(self._knapsacks.there, self.price, self.bound)]
-        self._highest = self.bound + self._reach
+    def _plant(self, reach: float) -> None:
+        """Begin a tree: of all assignments, with a target that lies ``reach`` above the bound of
+        its root.
+        """
+        self._left, self._before = [self._root], self.nodes
+        self._highest = self._root.bound + reach
 
     @property
     def least(self) -> float:
@@ -140,8 +154,11 @@ class AssignmentTree:
                 self._left.extend(self._children(node, moves, enough))
             else:  # no assignment costs at most the target
                 self.bound = self.least if self._highest >= self._better else self._highest
-                self._reach *= FARTHER
-                self._plant()
+                reach = self._highest - self._root.bound
+                more = next_reach(reach, self.nodes - self._before)
+                self._plant(max(more, reach + self.step))
+        if self.settled:  # a target may have been refuted before the assignment was found
+            self.bound = self.least
 
     @property
     def _fast(self) -> bool:
