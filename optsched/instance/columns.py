@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.documents import PLAIN_JOBS, GpuRange, JobDocument
 from optsched.instance.interning import OptionInterner, RateInterner
 from optsched.instance.rates import OWN_GANG
-from optsched.instance.reading import CHUNK, listed, show, validate_columns
+from optsched.instance.reading import CHUNK, first_places, listed, show, validate_columns
 from optsched.instance.references import NOWHERE, check_running, resolve_predecessors
 from optsched.instance.running import Place
 from optsched.instance.tables import (
@@ -127,7 +127,8 @@ class JobColumns:
             throughput is not None or options is not None
             for throughput, options in zip(jobs["throughput"], jobs["options"], strict=True)
         ]
-        workload = _each_once(zip(jobs["workload"], states_rates, strict=True), self._workload, at)
+        named = list(zip(jobs["workload"], states_rates, strict=True))
+        workload = _each_once(named, self._workload, at)
         rates = self.rates.add_all(jobs["throughput"], lambda place: f"{at(place)}.throughput")
         options = [
             -1 if options is None else self.options.add(options, f"{at(place)}.options")
@@ -168,7 +169,7 @@ class JobColumns:
     def _ids(self, ids: list[str], at: Path) -> dict[str, int]:
         places = {name: place for place, name in enumerate(ids)}
         repeated = len(places) < len(ids) or not self.rows.keys().isdisjoint(places)
-        if repeated or any(name in self._taken for name in ids):
+        if repeated or any(map(self._taken.__contains__, ids)):
             seen: set[str] = set()
             for place, name in enumerate(ids):
                 if name in seen or name in self.rows or name in self._taken:
@@ -193,7 +194,12 @@ class JobColumns:
 
     def _to_arrays(self) -> None:
         for name, values in self._lists.items():
-            column: AnyArray = np.array(values, DTYPES[ARRAY_FIELDS[name]])
+            kind = DTYPES[ARRAY_FIELDS[name]]
+            # Most columns of most files are the same value throughout, a default.
+            same = values.count(values[0]) == len(values) if values else False
+            column: AnyArray = (
+                np.full(len(values), values[0], kind) if same else np.array(values, kind)
+            )
             # Turns -0.0 into 0.0.
             column = column + 0.0 if column.dtype == np.float64 else column
             self._arrays[name].append(column)
@@ -311,13 +317,9 @@ def _has_plain_number(throughput: Any) -> bool:
 
 
 def _each_once(
-    values: Iterable[Value], resolve: Callable[[Value, str], int], at: Path
+    values: Sequence[Value], resolve: Callable[[Value, str], int], at: Path
 ) -> list[int]:
     """Rows of values; each distinct value is looked up once."""
-    rows: dict[Value, int] = {}
-    found = []
-    for place, value in enumerate(values):
-        if value not in rows:
-            rows[value] = resolve(value, at(place))
-        found.append(rows[value])
-    return found
+    first = first_places(values)
+    rows = {value: resolve(value, at(place)) for value, place in first.items()}
+    return list(map(rows.__getitem__, values))

@@ -15,7 +15,7 @@ from optsched.instance.cluster import Cluster
 from optsched.instance.documents import OptionDocument, RateEntry
 from optsched.instance.layouts import MIG
 from optsched.instance.rates import ANY_SPREAD, LEVEL, OWN_GANG, RateTable
-from optsched.instance.reading import key, listed, show
+from optsched.instance.reading import first_places, key, listed, show
 from optsched.instance.references import check_needs, pool_row
 from optsched.instance.tables import OptionTable
 
@@ -59,20 +59,17 @@ class RateInterner:
         InvalidInput
             A place or a level does not exist.
         """
-        rows = []
-        for position, throughput in enumerate(throughputs):
-            if throughput is None:
-                rows.append(-1)
-                continue
-            profile = _profile_of(throughput)
-            # The same entries in another order are a different profile.
-            row = self._profiles.get(profile)
-            if row is None:
-                if profile[0] not in self._checked or type(throughput) is tuple:
+        known = self._profiles
+        # The same entries in another order are a different profile.
+        profiles = _profiles_of(throughputs)
+        places = {profile[0] for profile in profiles if profile is not None}
+        if not places <= self._checked or tuple in map(type, throughputs):
+            for profile, position in first_places(profiles).items():
+                if profile is not None and profile not in known:
                     self._check(profile, path(position))
-                row = self._profiles[profile] = len(self._profiles)
-            rows.append(row)
-        return rows
+        return [
+            -1 if profile is None else known.setdefault(profile, len(known)) for profile in profiles
+        ]
 
     def _check(self, profile: Profile, path: str) -> None:
         """Raise `InvalidInput` for a place or level that does not exist."""
@@ -123,6 +120,16 @@ class RateInterner:
             places=self.places,
             levels=self.levels,
         )
+
+
+def _profiles_of(
+    throughputs: Sequence[dict[str, float] | tuple[RateEntry, ...] | None],
+) -> list[Profile | None]:
+    """The profile of each throughput."""
+    if set(map(type, throughputs)) == {dict}:
+        numbers: list[dict[str, float]] = throughputs  # type: ignore[assignment]
+        return list(zip(map(tuple, numbers), map(tuple, map(dict.values, numbers)), strict=True))
+    return [None if each is None else _profile_of(each) for each in throughputs]
 
 
 def _profile_of(throughput: dict[str, float] | tuple[RateEntry, ...]) -> Profile:

@@ -297,6 +297,7 @@ def _by_content(index: IntArray, content: Callable[[int], bytes]) -> tuple[IntAr
     ranks = np.full(len(values), -1, np.int64)
     order = np.argsort(first)
     order = order[values[order] >= 0]
-    seen: dict[bytes, int] = {}
-    ranks[order] = [seen.setdefault(content(row), len(seen)) for row in values[order].tolist()]
+    contents = list(map(content, values[order].tolist()))
+    seen = {each: rank for rank, each in enumerate(dict.fromkeys(contents))}
+    ranks[order] = list(map(seen.__getitem__, contents))
     return ranks[inverse], list(seen)
