@@ -202,24 +202,47 @@ def test_models_rate_racks_by_their_links() -> None:
 def test_three_gangs_get_what_a_model_says_of_the_links_between_racks() -> None:
     """Nothing is stated: racks and rates come from the graph."""
     links = [
-        {"source": f"s{node // 3}", "target": NODES[node], "bandwidth": 25} for node in range(6)
+        {"source": f"s{node // 3}", "target": NODES[node], "bandwidth": 12.5} for node in range(6)
     ]
-    links += [{"source": "top", "target": f"s{rack}", "bandwidth": 1} for rack in range(2)]
+    links += [{"source": "top", "target": f"s{rack}", "bandwidth": 0.0504} for rack in range(2)]
     vertices = [{"id": name} for name in (*NODES, "s0", "s1", "top")]
     given = document(levels="topology", topology={"nodes": vertices, "links": links})
     given["cluster"]["pools"][0]["gpu"] = "V100-SXM2-16GB"
     given["performance"] = {"model": "analytic"}
-    model = {"flops_per_sample": 1.2e10, "bytes_per_sample": 1e8, "gradient_bytes": 1e8}
+    model = {"flops_per_sample": 1.4858e11, "bytes_per_sample": 1e8, "gradient_bytes": 1e8}
     given["workloads"] = {"w": {"parameters": {"model": model, "batch_per_gpu": 32}}}
     columns = optsched.compile(optsched.load(given)).classes(frozenset()).to_columns()
     near, far = max(columns["rate"]), min(columns["rate"])
     promised = optsched.solve(given, "max-throughput", integral=True)
     assert promised.objective == pytest.approx(3 * near)
+    assert promised.objective == pytest.approx(47.55, abs=0.01)
     kept = optsched.solve(given, "max-throughput", integral=True, constraints=["placeable"])
     assert kept.objective == kept.bound == pytest.approx(2 * near + far, rel=1e-12)
+    assert kept.objective == pytest.approx(33.8, abs=0.01)
     racks = [{int(gpu[2]) // 3 for gpu in gpus} for gpus in kept.placement.gpus]
     assert sorted(map(len, racks)) == [1, 1, 2]
     assert optsched.verify(given, json.loads(json.dumps(kept.to_document()))).ok
+
+
+@pytest.mark.parametrize(("gangs", "best"), [
+    # A gang of 12 in block b0 leaves it 4 GPUs: another of 12, or one of 6, crosses blocks.
+    ([(12, {"block": 7, "cluster": 3})] * 2, 7 + 3),
+    ([(12, {"block": 7})] * 2, 7),
+    ([(12, {"block": 7, "cluster": 3}), *[(6, {"rack": 5, "block": 4, "cluster": 2})] * 2], 7 + 5 + 2),
+    ([(16, {"block": 4, "cluster": 1}), (8, {"rack": 2})], 4 + 2),
+    ([(12, {"rack": 9}), (24, {"cluster": 1})], 1),
+])  # fmt: skip
+def test_preferred_and_required_blocks_by_hand(gangs: list[Any], best: float) -> None:
+    """Three racks of two nodes of 4; two of the racks are block b0, the third is b1."""
+    racks = {f"r{row}": NODES[2 * row : 2 * row + 2] for row in range(3)}
+    given = document(0, levels={"rack": racks, "block": {"b0": NODES[:4], "b1": NODES[4:]}})
+    given["jobs"] = [
+        {"id": f"j{row}", "gpus": gpus, "throughput": {"v": {str(gpus): rates}}}
+        for row, (gpus, rates) in enumerate(gangs)
+    ]
+    solution = optsched.solve(given, "max-throughput", integral=True, constraints=["placeable"])
+    assert solution.objective == pytest.approx(best) and not solution.placement.refused
+    assert optsched.verify(given, json.loads(json.dumps(solution.to_document()))).ok
 
 
 def test_a_level_as_a_requirement() -> None:
