@@ -11,7 +11,7 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray, owners, ranges
 from optsched.arrays.values import cached_property
 from optsched.display import Displayed, count
-from optsched.instance.cluster import Numbering
+from optsched.instance.cluster import NONE, Numbering
 
 Place = tuple[int, tuple[str, ...], float | None]
 """Pool, GPUs (``node/index``) and since when (seconds, if known) a job holds them."""
@@ -189,7 +189,11 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         numbers = None
         if self._numbers is not None:
             numbering, gpu = self._numbers
-            numbers = numbering, np.concatenate([gpu, other.numbers(numbering)])
+            more = other.numbers(numbering)
+            if NONE in more:  # nodes that were added after this numbering
+                names = [*self._named(), *other._named()]
+            else:
+                numbers = numbering, np.concatenate([gpu, more])
         return RunningJobs(
             np.concatenate([self.job, other.job]),
             np.concatenate([self.pool, other.pool]),

@@ -67,3 +67,13 @@ def test_numbers_in_another_cluster_come_from_the_names(numbering: Numbering) ->
     jobs = numbered(numbering)
     assert jobs.numbers(other).tolist() == [0, 1, 2, 7, 5, 4]
     assert dict(jobs) == PLACES
+
+
+def test_others_may_run_on_nodes_that_came_later(numbering: Numbering) -> None:
+    pools = [{"name": name, "nodes": 3, "gpus_per_node": 2} for name in "ab"]
+    arrays = {"throughput": np.ones((1, 2)), "gpus": [1], "steps": 1.0}
+    later = optsched.Instance.from_arrays(pools=pools, **arrays).cluster.numbering
+    more: dict[int, Place] = {2: (0, ("a-2/1", "b-0/1"), 9.0)}
+    both = numbered(numbering).and_also(RunningJobs.of(more))
+    assert dict(both) == PLACES | more
+    assert both.numbers(later).tolist() == [3, 5, 7, 6, 7, 8, 1, 0]

@@ -128,6 +128,21 @@ def test_jobs_of_which_nobody_said_since_when_they_run(
         assert parts(again) == parts(made)
 
 
+def test_jobs_that_start_on_nodes_that_came_later_beside_jobs_that_stay(tmp_path: Path) -> None:
+    job = {"steps": 1e5, "throughput": {"a": 1.0, "b": 0.1}}
+    pools = [{"name": name, "nodes": 1, "gpus_per_node": 2} for name in "ab"]
+    document = instance_document(pools, [{"id": name, **job} for name in "cdef"])
+    instance = optsched.Instance.from_document(document)
+    with Scheduler(instance, journal=tmp_path / "j", isolate=False, fsync=False) as made:
+        made.solve(0.0)
+        made.resize({"a": 1}, now=10.0)
+        made.reserve("maintenance", ["a-0"], 20.0, 2000.0, now=20.0)
+        plan = made.solve(360.0)
+        assert ("a-1/0",) in [held.gpus for held in plan.move] and plan.keep
+    with Scheduler.recover(tmp_path / "j", isolate=False, fsync=False) as again:
+        assert parts(again) == parts(made)
+
+
 def test_a_job_that_a_ranking_renewed_is_renewed_again(tmp_path: Path) -> None:
     policy = {"ranking": "tiresias", "options": {"limits": [2.0], "knob": 1.0}}
     job = {"steps": 99.0, "throughput": {"v100": 1.0}}
