@@ -13,6 +13,7 @@ from optsched.arrays import (
     in_order,
     joined,
     mask_of,
+    pointers,
     ranges,
     take_rows,
 )
@@ -175,7 +176,7 @@ def _expand_whole(classes: Classes, x: FloatArray, used: IntArray) -> JobRows:
     owner = np.stack([classes.class_a[used], classes.class_b[used]], axis=1).ravel()
     wanted = np.where(owner >= 0, units.repeat(2), 0)
     order = owner.argsort(kind="stable")
-    total = np.concatenate(([0], wanted[order].cumsum()))
+    total = pointers(wanted[order])
     # Number of jobs of the same class that earlier columns have taken.
     before = np.empty_like(wanted)
     before[order] = total[:-1] - total[owner[order].searchsorted(owner[order])]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, owners
 from optsched.candidates.columns import KindColumns
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.needs import column_needs, server_needs
@@ -130,7 +130,7 @@ class _Rows:
             return Usage(len(self._names), ByWay(self._columns.way, ways.pool, gpus))
         on_pool = np.flatnonzero(holds[self._columns.way])
         way = self._columns.way[on_pool]
-        row = np.repeat(np.arange(len(self._uses)), [len(users) for users, _ in self._uses])
+        row = owners([len(users) for users, _ in self._uses])
         rows = np.concatenate([ways.pool[way], len(self._pools) + row])
         columns = np.concatenate([on_pool, *(users for users, _ in self._uses)])
         amounts = np.concatenate([gpus[way], *(amount for _, amount in self._uses)])

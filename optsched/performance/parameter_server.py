@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, owners, ranges
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, owners, quotient, ranges
 from optsched.arrays.values import cached_property
 
 KEY = "parameter_server"
@@ -145,10 +145,8 @@ class ParameterServers:
         """Largest integer n with n * each <= left in every resource."""
         # Slack relative to the limit: 3 x 0.1 must fit into 0.3.
         slack = SLACK * np.maximum(self.room[law], np.abs(left))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            most = np.where(
-                each > 0, np.floor((left + slack) / each), np.where(left < -slack, 0.0, np.inf)
-            )
+        unlimited = np.where(left < -slack, 0.0, np.inf)
+        most = np.where(each > 0, np.floor(quotient(left + slack, each)), unlimited)
         whole: IntArray = np.clip(most.min(axis=1, initial=np.inf), 0.0, 2.0**53).astype(np.int64)
         return whole
 
@@ -209,8 +207,7 @@ class ParameterServers:
             law, w, most = law[tried], w[tried], most[tried]
         beta = self.terms[law, 2] * w + self.terms[law, 5]
         gamma = self.terms[law, 4] + self.terms[law, 6] / w
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ideal = np.where(beta > 0, np.sqrt(beta / gamma), 1.0)
+        ideal = np.where(beta > 0, np.sqrt(quotient(beta, gamma, np.inf)), 1.0)
         # The time is convex in p, so one of the two integers around the minimum is the best.
         low = np.clip(np.floor(ideal), 1, most).astype(np.int64)
         high = np.clip(np.ceil(ideal), 1, most).astype(np.int64)

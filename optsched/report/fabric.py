@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optsched.arrays import IntArray, owners
+from optsched.arrays import IntArray, owners, pointers
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.documents import NODE_STATES
@@ -146,7 +146,7 @@ def fabric_of(instance: Instance) -> Fabric:
         )
     )
     bottom = {leaf for group in groups for leaf in group.leaves}
-    first = np.concatenate(([0], np.cumsum(gpus)[:-1])).astype(np.int64)
+    first = pointers(gpus)[:-1]
     return Fabric(names, gpus, state, first, groups, _levels(bottom, others), tuple(others))
 
 

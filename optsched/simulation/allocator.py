@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.arrays.columns import Columns
 from optsched.arrays.values import replace
 from optsched.assembly import compile_for, formulation_for, model_of
@@ -48,9 +48,8 @@ class TimeShares(Columns):
 
     @classmethod
     def none(cls) -> TimeShares:
-        no = np.zeros(0, np.int64)
         zero = np.zeros(0)
-        return cls(no, no, no, no, no, zero, zero, zero, zero)
+        return cls(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, zero, zero, zero, zero)
 
 
 class Allocator:

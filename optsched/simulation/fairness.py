@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import AnyArray, FloatArray, IntArray, quotient
+from optsched.arrays import AnyArray, FloatArray, IntArray, pointers, quotient
 from optsched.simulation.options import RHO
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace
@@ -55,9 +55,7 @@ def finish_time_ratios(
         # With more jobs than GPUs, each job gets only a fraction of the time.
         slowdown = np.maximum(others / max(sizes.sum(), 1.0), 1.0)
         alone = truth.seconds(rates.max(axis=1, initial=0.0)) * slowdown
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = (finish - arrival) / alone
-    return np.where(np.isfinite(ratio), ratio, np.nan)
+    return quotient(finish - arrival, alone, np.nan)
 
 
 def isolated_rates(rate: FloatArray, gang: IntArray, gpus: AnyArray, parts: AnyArray) -> FloatArray:
@@ -91,7 +89,7 @@ def mean_present(arrival: FloatArray, end: FloatArray) -> FloatArray:
         return np.zeros(0)
     arrived = np.searchsorted(np.sort(arrival), times, side="right")
     present = arrived - np.searchsorted(np.sort(end), times, side="right")
-    area = np.concatenate([[0.0], np.cumsum(present[:-1] * np.diff(times))])
+    area = pointers(present[:-1] * np.diff(times), np.float64)
     first = np.searchsorted(times, arrival)
     stop = np.searchsorted(times, end)
     stay = end - arrival

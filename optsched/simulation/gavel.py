@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, quotient
 from optsched.assembly import make_formulation
 from optsched.errors import UsageError
 from optsched.instance import Instance
@@ -351,14 +351,11 @@ class GavelRounds(SimulationRun):
             runs = np.ones(len(row), bool) if who is job else partner >= 0
             left = world.steps[who] - world.done[who]
             made = np.where(runs, np.minimum(np.floor(rate * length), np.ceil(left)), 0.0)
-            takes = np.maximum(
-                takes, np.divide(made, rate, out=np.zeros(len(row)), where=runs & (rate > 0))
-            )
+            takes = np.maximum(takes, quotient(made, rate))
             steps.append(made)
-        pays = (cost > 0) & (
-            takes > length - LAST_SECONDS
-        )  # a job that ends early, in its last round, pays no restart cost, as in Gavel's simulator
-        part = np.divide(takes - cost, takes, out=np.ones(len(row)), where=pays)
+        # A job that ends early, in its last round, pays no restart cost, as in Gavel's simulator.
+        pays = (cost > 0) & (takes > length - LAST_SECONDS)
+        part = quotient(takes - cost, takes)
         cost[~pays] = 0.0
         world.done[job] += np.where(pays, np.floor(steps[0] * part), steps[0])
         shared = partner >= 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, quotient
 from optsched.arrays.columns import Columns
 from optsched.arrays.values import replace
 from optsched.simulation.allocator import TimeShares
@@ -46,9 +46,8 @@ class GavelRows(Columns):
     @classmethod
     def none(cls, pools: int) -> GavelRows:
         """Before the first job."""
-        empty = np.zeros(0, np.int64)
         table = np.zeros((0, pools))
-        return cls(empty, empty, table, table, table, table, table, np.zeros(0, bool))
+        return cls(EMPTY, EMPTY, table, table, table, table, table, np.zeros(0, bool))
 
     def with_more(self, more: GavelRows) -> GavelRows:
         """These rows and those of jobs that came."""
@@ -89,9 +88,8 @@ class GavelRows(Columns):
         """x / f of each row on each pool, where x is its share and f the fraction of the pool's
         time that it had; shape (R, pools).
         """
-        with np.errstate(divide="ignore", invalid="ignore"):
-            part = np.where(pool_time > 0, self.time / pool_time, 0.0)
-            asked = np.where(part > 0, self.share / part, self.share * NEVER_RUN)
+        part = quotient(self.time, pool_time)
+        asked = np.where(part > 0, quotient(self.share, part), self.share * NEVER_RUN)
         return np.where(self.known[:, np.newaxis] & self.possible, asked, 0.0)
 
     @property

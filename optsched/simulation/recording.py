@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, group_rows
 from optsched.arrays.columns import Columns
 from optsched.display import Displayed, count
 from optsched.instance import Instance
@@ -234,9 +234,9 @@ class Recorder:
         """The `Segments` of what was recorded. Consecutive stints of a job on the same GPUs are
         merged.
         """
-        none = np.zeros(0, np.int64)
         if not self._stints:
-            return Segments(none, none.astype(float), none.astype(float), none, none, none, none)
+            times = np.zeros(0)
+            return Segments(EMPTY, times, times, EMPTY, EMPTY, EMPTY, EMPTY)
         stints = Stint.join(self._stints)
         stints = stints.take(np.lexsort((stints.start, stints.job)))
         # A job that is restarted on the same GPUs begins a new segment.

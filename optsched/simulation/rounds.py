@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, quotient
 from optsched.arrays.values import replace
 from optsched.display import count
 from optsched.errors import UsageError
@@ -64,7 +64,7 @@ class RoundsRun(SimulationRun):
         self.arrived = np.zeros(len(self.arrival), bool)
         self.begun = np.full(len(self.arrival), self.origin)
         self.saved = self.world.done.copy()  # steps at the last checkpoint
-        self._ran: IntArray = np.zeros(0, np.int64)  # jobs that ran under the previous plan
+        self._ran = EMPTY  # jobs that ran under the previous plan
         self._fallbacks: list[str] = []  # why plans fell back
 
     def run(self) -> None:
@@ -206,10 +206,7 @@ class RoundsRun(SimulationRun):
         # A change of a job's rates is an event too, because ``rate`` holds only until then.
         plain = self.world.truth.next_change(job, self.world.stage[job])
         left = np.minimum(left, np.maximum(plain - self.world.done[job], 0.0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ends = np.maximum(self.world.resumes[job], now) + np.where(
-                rate > 0, left / rate, np.inf
-            )
+        ends = np.maximum(self.world.resumes[job], now) + quotient(left, rate, np.inf)
         # The earliest event triggers the plan.
         coming = self.arrival[~self.arrived].min(initial=np.inf)
         event = min(float(ends.min(initial=np.inf)), float(coming), self.changes.next)
@@ -247,7 +244,7 @@ class RoundsRun(SimulationRun):
         since = np.maximum(self.begun[job], self.world.resumes[job])
         last = since + np.floor((ends - since) / every + EARLY) * every
         first = np.maximum(now, since)
-        part = np.divide(last - first, ends - first, out=np.zeros(len(job)), where=ends > first)
+        part = quotient(last - first, ends - first)
         new = (ends > first) & (last >= first) & (last > since)
         made = before + part * (self.world.done[job] - before)
         self.saved[job] = np.where(new, made, self.saved[job])
@@ -294,9 +291,8 @@ class RoundsRun(SimulationRun):
         numbering = cluster.numbering
         used = np.bincount(numbering.node_of(np.unique(running.gpu)), minlength=numbering.nodes)
         usable = [np.where(pool.usable(now), pool.node_gpus, 0) for pool in cluster.pools]
-        size = np.maximum(
-            np.concatenate([*usable, np.zeros(0, np.int64)]), used
-        )  # also what drains, while it is held
+        # Also what drains, while it is held.
+        size = np.maximum(np.concatenate([*usable, EMPTY]), used)
         available = np.bincount(numbering.pool, size, minlength=len(cluster.pools)).astype(
             np.float64
         )

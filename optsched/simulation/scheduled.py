@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
 from optsched.arrays.values import replace
 from optsched.instance import Instance, JobTable, with_jobs
 from optsched.instance.running import RunningJobs
@@ -66,10 +66,10 @@ class Scheduled:
     """
 
     def __init__(self, trace: Trace, instance: Instance, policy: RoundPolicy) -> None:
-        nobody = with_jobs(instance, np.zeros(0, np.int64))
+        nobody = with_jobs(instance, EMPTY)
         self._source = instance
         self._regimes = trace.regimes
-        self.rows: IntArray = np.zeros(0, np.int64)
+        self.rows = EMPTY
         # In a simulation no round is ever replayed from its stored state, so the scheduler may keep
         # an allocation as long as it is valid.
         self.live = LiveState(RoundState.first(nobody, policy), keeps_allocations=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, find_sorted, gathered
 from optsched.arrays.values import cached_property, replace
 from optsched.assembly import compile, model_of
 from optsched.candidates import Candidates
@@ -124,12 +124,9 @@ class Truth:
             swapped &= other < kind
             kind, other = np.where(swapped, other, kind), np.where(swapped, kind, other)
         key, rate, beside = self._keys
-        wanted = self._key(kind, other, pool, gpus, nodes)
-        if not len(key):
-            return np.full(len(row), np.nan)
-        place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-        found = np.where(swapped, beside[place], rate[place])
-        return np.where(key[place] == wanted, found, np.nan)
+        place = find_sorted(key, self._key(kind, other, pool, gpus, nodes))
+        first, second = (gathered(rates, place, np.nan) for rates in (rate, beside))
+        return np.where(swapped, second, first)
 
     @cached_property
     def alone(self) -> FloatArray:

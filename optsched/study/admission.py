@@ -24,7 +24,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from optsched.api import InstanceSource, Performance, load, make_formulation, solve
-from optsched.arrays import IntArray, finite
+from optsched.arrays import EMPTY, IntArray, finite
 from optsched.arrays.values import cached_property, replace
 from optsched.assembly import compile_for, formulation_for
 from optsched.candidates.going_on import UNKNOWN_END, unknown_ends
@@ -443,7 +443,7 @@ class _DeadlinePlanner:
         """Jobs that keep their GPUs, and whose end is not known."""
         held = held_for(self.instance)
         if not held.any():
-            return np.zeros(0, np.int64)
+            return EMPTY
         candidates = compile_for(make_formulation(FLUID), self.instance)
         return np.flatnonzero(unknown_ends(candidates, held))
 

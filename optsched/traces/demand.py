@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, quotient
 from optsched.assembly import compile
 from optsched.candidates import Candidates
 from optsched.display import Displayed
@@ -96,9 +96,8 @@ def demand_of(trace: Trace) -> Demand:
     mean = (e @ W) / np.maximum((e > 0) @ W, 1.0)
     seconds = K / fastest[k]
     # A part that needs no GPU has an infinite rate per GPU, hence 0 GPU-hours
-    with np.errstate(divide="ignore"):
-        least_hours = np.where(best[k] > 0, K / best[k] / HOUR, 0.0)
-        mean_hours = np.where(best[k] > 0, K / mean[k] / HOUR, 0.0)
+    least_hours = quotient(K, best[k]) / HOUR
+    mean_hours = quotient(K, mean[k]) / HOUR
 
     # Pools that are equally good for a kind share its GPU-hours in proportion to their GPUs
     equally_good = (e > 0) & (e >= best[:, None] * (1 - 1e-12))

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.executors import LOCAL, all_results_of
 from optsched.instance.documents import (
@@ -162,7 +162,7 @@ class CrossValidated(TimeModel):
         errors = np.full((len(LAWS), len(profiles)), np.nan)
         # Fit all pairs together: one fit of a law per part, not per part and pair.
         parts = [part for part in each_left_out(_folds(ways, pairs)) if len(part[0])]
-        everything = (np.arange(len(profiles)), np.zeros(0, np.int64))
+        everything = (np.arange(len(profiles)), EMPTY)
         *fitted, (laws, _) = all_results_of(
             _fitted, (profiles,), [*parts, everything], processes=processes, executor=executor
         )

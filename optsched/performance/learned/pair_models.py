@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
 from optsched.arrays.values import cached_property
 from optsched.errors import InvalidInput
 from optsched.instance.documents import (
@@ -330,7 +330,7 @@ def _completed(profiles: PairProfiles, options: CompletionOptions) -> FloatArray
     np.add.at(total, cell, np.exp(logs))
     np.add.at(times, cell, 1.0)
     known = times > 0
-    values = np.divide(total, times, out=np.zeros(shape), where=known)
+    values = quotient(total, times)
     filled = np.clip(complete(values, known, options), LEAST, 1.0)
     if not options.nearest:
         return filled
