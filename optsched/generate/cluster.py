@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidArgument
 from optsched.generate.generator import (
+    PARTS,
     Conditions,
     Generated,
     Generator,
@@ -107,6 +108,7 @@ class ClusterOptions(GeneratorOptions):
     weights: Annotated[
         tuple[Share, Share],
         split(2),
+        PARTS,
         Field(
             description="Shares of jobs with weight 2 and 4; the others have 1.",
             json_schema_extra={"metavar": "S,S"},
@@ -141,10 +143,6 @@ class ClusterOptions(GeneratorOptions):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name in ("gangs", "weights"):
-            shares = getattr(self, name)
-            if sum(shares) > 1 + 1e-9:
-                raise refused(show(list(shares)), "shares that add up to at most 1", name)
         if self.rows == "repeated" and self.kinds > self.jobs:
             raise refused(show(self.kinds), f"at most one per job, {self.jobs}", "kinds")
         return self

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from optsched.arrays import FloatArray
 from optsched.display import Displayed
@@ -59,10 +67,6 @@ class GeneratorOptions(BaseModel):
 Options = TypeVar("Options", bound=GeneratorOptions)
 
 
-def _nothing() -> tuple[str, ...]:
-    return ()
-
-
 @dataclass(frozen=True, repr=False)
 class Generated(Displayed):
     """An instance fresh from its generator.
@@ -76,7 +80,7 @@ class Generated(Displayed):
     """
 
     instance: Instance
-    notes: Callable[[], tuple[str, ...]] = _nothing
+    notes: Callable[[], tuple[str, ...]] = tuple
 
     def _headline(self) -> str:
         return f"of {self.instance.name}"
@@ -149,6 +153,16 @@ def split(count: int, what: str = "shares") -> BeforeValidator:
         return found
 
     return BeforeValidator(parts)
+
+
+def _at_most_all(shares: tuple[float, ...]) -> tuple[float, ...]:
+    if sum(shares) > 1 + 1e-9:
+        raise refused(show(list(shares)), "shares that add up to at most 1")
+    return shares
+
+
+# Shares of one whole; what is left of it is the share of the rest.
+PARTS = AfterValidator(_at_most_all)
 
 
 def significant(values: FloatArray, digits: int) -> FloatArray:

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.generate.generator import Share, split
+from optsched.generate.generator import PARTS, Share, split
 from optsched.instance.durations import DAY, HOUR
 
 # Share of long jobs in Gavel's mixture.
@@ -39,6 +39,7 @@ Median = Annotated[float, Field(gt=0, le=1e5, description="Median of the hours."
 Gangs = Annotated[
     tuple[Share, Share, Share],
     split(3),
+    PARTS,
     Field(
         description="Shares of jobs with 2, 4 and 8 GPUs; the others have 1.",
         json_schema_extra={"metavar": "S,S,S"},

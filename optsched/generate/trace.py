@@ -119,8 +119,6 @@ class TraceOptions(GeneratorOptions):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if sum(self.gangs) > 1 + 1e-9:
-            raise refused(show(list(self.gangs)), "shares that add up to at most 1", "gangs")
         if self.slack[0] > self.slack[1]:
             raise refused(show(list(self.slack)), "the smaller one first", "slack")
         return self
