@@ -566,8 +566,7 @@ class ElasticProgram(DeadlineProgram):
                 f"the program would have {self._held_by_x:,} numbers of capacity rows, "
                 f"more than {MOST_HELD:,}; deadline-fluid has a better bound",
             )
-        chooses = bool(self.optional.any())
-        generates = chooses and len(self.of) >= self.formulation.options.columns
+        chooses, generates = bool(self.optional.any()), self.generates
         # Where the GPU time is not minimised either, no program could give a better plan.
         if self.solved and generates and not self._later().is_solved and self._loses_nothing:
             return self.by_rule_alone(Termination.BY_RULE, "the plan by rule loses no value")
@@ -595,6 +594,11 @@ class ElasticProgram(DeadlineProgram):
             of_schedule=self.of_schedule,
             rounding=0.0 if chooses else self._rounded_gpu_time,
         )
+
+    @property
+    def generates(self) -> bool:
+        """Whether the program is solved by column generation."""
+        return bool(self.optional.any()) and len(self.of) >= self.formulation.options.columns
 
     def _unsearched_for_all(self) -> tuple[Termination, str] | None:
         """``unsearched``, with the number of jobs that the plan by rule keeps, if that is too few."""
@@ -701,15 +705,30 @@ class ElasticProgram(DeadlineProgram):
         return lp, variables
 
     def _budget_rows(self, lp: LinearProgram, variables: ElasticVariables) -> None:
-        """What is consumed keeps within the rows ``budget``."""
-        C, of = self.C, self.of
-        whole = C.usage.tocsr()[self.consumable][:, self.c].tocsc()
-        rest = self.d / C.sure_duration[self.c]
-        part = whole[:, of] @ sp.diags_array(rest[of] * (self.end - self.begin) / self.d[of])
-        level = self.planned.c[self.planned.is_first]
-        kept = sp.csr_matrix(whole[:, level] @ sp.diags_array(rest[level]))
-        spent = sp.csr_matrix(part) @ variables.x + kept @ variables.z
-        lp.constrain(spent <= self.profile.left, name="budget")
+        """What is consumed keeps within the rows ``budget``: of jobs that may end in the middle of
+        an interval all of it counts, where w does not say how much they do.
+        """
+        spent, of = self._spent_a_second, self.of
+        # Pricing knows no costs of w, and a job with several deadlines runs as early as it can.
+        exact = np.bincount(self.deadlines[0], minlength=len(self.C))[self.j] == 1
+        exact &= not self.generates
+        by_w = spent[:, self.w] @ sp.diags_array(exact[self.w] * 1.0)
+        by_x = spent[:, of] @ sp.diags_array(np.where(exact[of], 0.0, self.end - self.begin))
+        planned = self.planned
+        by_z = spent[:, planned.c] @ sp.diags_array(self._needed_of(planned))
+        by_z = by_z @ sum_by(planned.number, 1.0, len(self.z)).T
+        by_row = (sp.csr_matrix(part) for part in (by_x, by_w, by_z))
+        x_rows, w_rows, z_rows = by_row
+        x, _, _, w, z, _ = variables
+        lp.constrain(x_rows @ x + w_rows @ w + z_rows @ z <= self.profile.left, name="budget")
+
+    @cached_property
+    def _spent_a_second(self) -> sp.csc_matrix:
+        """What a second of progress in each level uses up, shape (B, c): u_bc is that of all the
+        work, so that a level uses up its part of the work's.
+        """
+        used = self.C.usage.tocsr()[self.consumable][:, self.c]
+        return sp.csc_matrix(used @ sp.diags_array(1.0 / self.C.sure_duration[self.c]))
 
     @cached_property
     def charged(self) -> IntArray:
@@ -982,9 +1001,15 @@ class ElasticProgram(DeadlineProgram):
 
     @cached_property
     def _kept_deadline(self) -> IntArray:
-        """The first deadline, an index of ``deadlines``, that each z meets."""
-        number, z = self._kept_deadlines
-        return number[np.unique(z, return_index=True)[1]]
+        """The deadline, an index of ``deadlines``, that each z meets."""
+        return self._most_valuable(*self._kept_deadlines)
+
+    def _most_valuable(self, number: IntArray, job: IntArray) -> IntArray:
+        """Of the deadlines that each job meets that of the largest value, the first of equal
+        ones.
+        """
+        order = np.lexsort((number, -self.deadlines[2][number], job))
+        return number[order][np.unique(job[order], return_index=True)[1]]
 
     def _whole(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """(x, y, h, w) of jobs that run in some x, but for levels in which restarts take more than
@@ -1079,7 +1104,7 @@ class ElasticProgram(DeadlineProgram):
             ).tolist()
             needed = min(use[c], left * float(self.d[c]))
             end = min(begin + delay + needed, end)
-            if end - begin - delay <= self._slack(end):
+            if end - begin - delay <= self._slack(end) < needed:
                 continue
             found.append((int(self.C.first[j]), int(self.c[c]), begin, end))
             use[c] -= end - begin - delay
@@ -1103,18 +1128,17 @@ class ElasticProgram(DeadlineProgram):
             self._check_room(c, start, end, self.profile.times, self.profile.free)
         order = np.lexsort((start, jobs))
         runs = _JobRuns(self.C.of_job[jobs[order]], c[order], start[order], end[order])
-        progress = self._progress_in(runs)
+        self._check_runs(runs)
         kept = self._keeps(runs)
         x, z = np.zeros(len(self.of)), np.isin(self.z, runs.jobs[kept]).astype(np.float64)
         others = np.flatnonzero(~kept[runs.number])
         x[self._intervals_of(runs.take(others))] = 1.0
-        w = np.bincount(runs.c[others], progress[others], len(self.c))
+        w = np.bincount(runs.c[others], self._needed_of(runs)[others], len(self.c))
         number, job = self._by_deadline(runs.jobs)
         due = self.deadlines[1][number]
-        in_time = due >= runs.end[runs.last[job]] - 2 * self._slack(due)
-        first = np.unique(job[in_time], return_index=True)[1]
+        in_time = np.flatnonzero(due >= runs.end[runs.last[job]] - 2 * self._slack(due))
         a = np.zeros(len(self.deadlines[0]))
-        a[number[in_time][first]] = 1.0
+        a[self._most_valuable(number[in_time], job[in_time])] = 1.0
         return np.concatenate([x, *self._starts(x), np.minimum(w, self.d)[self.w], z, a])
 
     def _starts(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -1128,11 +1152,9 @@ class ElasticProgram(DeadlineProgram):
         before = np.where(self.before[e] >= 0, x[self.before[e]], 0.0)
         return np.maximum(x[e] - before - (1.0 - ran), 0.0), h[self.fresh]
 
-    def _progress_in(self, runs: _JobRuns) -> FloatArray:
-        """Seconds of progress in each stretch.
-
-        Raises ValueError if a job has not done its work, or runs too early, twice at a time or too
-        late.
+    def _check_runs(self, runs: _JobRuns) -> None:
+        """Raise ValueError if a job has not done its work, or runs too early, twice at a time or
+        too late.
         """
         slack, j, first = 2 * self._slack(runs.end), runs.j, runs.is_first
         before = np.append(-np.inf, (runs.end - slack)[:-1])[: len(j)]
@@ -1143,8 +1165,7 @@ class ElasticProgram(DeadlineProgram):
             j[~first & ~self.may_stop[j]],
             lambda k: f"cannot be preempted, but runs in {np.count_nonzero(j == k)} pieces",
         )
-        delays = self._delays_of(runs.c, runs.start, first)
-        progress = np.maximum(runs.end - runs.start - delays, 0.0)
+        progress = self._progress_of(runs)
         done, rounding = (
             np.bincount(runs.number, part / self.d[runs.c], len(runs.jobs))
             for part in (progress, slack)
@@ -1153,7 +1174,19 @@ class ElasticProgram(DeadlineProgram):
         self._refuse(
             runs.jobs[short], lambda _: f"does {done[short[0]]:.6g} of its work by its deadline"
         )
-        return progress
+
+    def _progress_of(self, runs: _JobRuns) -> FloatArray:
+        """Seconds in which each stretch makes progress: restarts take the others."""
+        delays = self._delays_of(runs.c, runs.start, runs.is_first)
+        return np.maximum(runs.end - runs.start - delays, 0.0)
+
+    def _needed_of(self, runs: _JobRuns) -> FloatArray:
+        """Seconds of this progress in which each stretch works: the clock may round ends up, so
+        that there is time for more than all work.
+        """
+        progress = self._progress_of(runs)
+        done = np.bincount(runs.number, progress / self.d[runs.c], len(runs.jobs))
+        return np.asarray(progress / np.maximum(done, 1.0)[runs.number])
 
     def _refuse(self, jobs: IntArray, why: Callable[[int], str]) -> None:
         """Raise ValueError for the first of some jobs, if there are any."""

@@ -62,6 +62,10 @@ work: the first number at the prices of the relaxation, the second at those of t
 """
 MOST_BOUNDING = 20_000
 """The limit if only a bound is asked for: such a program is solved in a fraction of a second."""
+NEGLIGIBLE = 1e-4
+"""Seconds of work below which a job is left out of the rows: solvers keep rows to about 1e-7
+seconds.
+"""
 NOTHING = 1e-10
 """A time below this fraction of an interval is rounding of a solver."""
 FOR_BUILDING = 0.7
@@ -116,7 +120,8 @@ class DeadlineFluid(Formulation):
     at the level with the least GPU time that still meets its deadline. The better one is the
     answer, within the bound of the program; a note says which it is. If neither keeps all
     deadlines, the answer is undecided. If this program is infeasible, no schedule keeps all
-    deadlines.
+    deadlines. A job with less than 1e-4 s of work is left out of the rows ``work``, because a solver
+    could not tell whether it is done; it is planned before the others.
 
     A program of 300,000 columns y or more without a choice is solved by sifting
     (`optsched.solving.sifting`): it begins with the columns that are cheapest at the prices of a
@@ -527,7 +532,7 @@ class FluidProgram(DeadlineProgram):
         lp.constrain(time <= np.where(shared, 0.0, length * n[k_row]), name="time")
 
         self._check_building()
-        scale = self._shortest[of_deadline]
+        scale = np.where(self.negligible, 0.0, self._shortest)[of_deadline]
         done = sp.diags_array(scale) @ (self._work @ y - self._by_deadline @ a)
         lp.constrain(
             done >= np.where(self.chooses[of_deadline], 0.0, scale * n[of_deadline]), name="work"
@@ -574,6 +579,11 @@ class FluidProgram(DeadlineProgram):
         return shortest
 
     @cached_property
+    def negligible(self) -> BoolArray:
+        """Classes whose jobs have so little work that the program leaves it out, (K,)."""
+        return self._shortest < NEGLIGIBLE
+
+    @cached_property
     def _work(self) -> sp.csr_matrix:
         """Part of a job's work that a second of each y does by each deadline, shape (deadlines,
         y).
@@ -606,11 +616,13 @@ class FluidProgram(DeadlineProgram):
 
     @cached_property
     def _work_alone(self) -> FloatArray:
-        """The most work that a job does by each deadline, alone on the cluster, (deadlines,)."""
+        """The most work that a job does by each deadline, alone on the cluster, (deadlines,); twice
+        its work in an interval counts for any more, which would leave no digits for other jobs.
+        """
         (k, t, row, length), (of_deadline, due, _) = self._time, self.deadlines
         fastest = np.zeros(len(k))
         np.maximum.at(fastest, row, np.where(self.fits, 1.0 / self.d[self.of], 0.0))
-        done = np.append(0.0, np.cumsum(fastest * length))
+        done = np.append(0.0, np.cumsum(np.minimum(fastest * length, 2.0)))
         first = np.searchsorted(k, of_deadline)
         # Intervals that begin at or after a deadline do not count for it.
         ends = of_deadline * len(self.edges) + np.searchsorted(self.edges, due)
@@ -653,9 +665,13 @@ class FluidProgram(DeadlineProgram):
         if not self.has_schedule:
             return None
         rows, interval = self._rows(x)
+        members, of_class = self.C.jobs_by_class
+        some = np.flatnonzero(self.negligible)
+        first = members[ranges(of_class[some], self._jobs_done(x)[some])]
         try:
-            found = None if self.merged else self._cut(rows, interval, slices, timer)
-            return self._filled(rows, interval, timer) if found is None else found
+            cuts = not (self.merged or len(first))
+            found = self._cut(rows, interval, slices, timer) if cuts else None
+            return self._filled(rows, interval, first, timer) if found is None else found
         except OutOfTime:
             return None
 
@@ -718,9 +734,12 @@ class FluidProgram(DeadlineProgram):
         begin = np.where(late & ~whole, stop - seconds, start)
         return begin, np.where(late | whole, stop, start + seconds)
 
-    def _filled(self, rows: JobRows, interval: IntArray, timer: Timer) -> Schedule | None:
+    def _filled(
+        self, rows: JobRows, interval: IntArray, first: IntArray, timer: Timer
+    ) -> Schedule | None:
         """The schedule in which each job runs in each interval about as long as in the point.
 
+        Those whose work is negligible, ``first``, run as early as they can.
         In each interval the jobs with the least time between arrival and deadline come first, among
         equal ones those that run longest. Work that finds no room runs by rule wherever there is
         room.
@@ -733,7 +752,7 @@ class FluidProgram(DeadlineProgram):
         end = np.minimum(self.edges[interval + 1], self.due[column])
         begin = np.maximum(self.edges[interval], self.release[self.k[column]])
         order = np.lexsort((rows.job, -rows.fraction, end - begin, interval))
-        pieces: dict[int, list[Piece]] = {job: [] for job in np.unique(rows.job).tolist()}
+        pieces: dict[int, list[Piece]] = {job: [] for job in np.union1d(rows.job, first).tolist()}
         done = dict.fromkeys(pieces, 0.0)
 
         def run(job: int, levels: Sequence[Level], **part: Any) -> bool:
@@ -744,14 +763,20 @@ class FluidProgram(DeadlineProgram):
                 done[job] += sum((end - begin) / at.duration for at, begin, end in found.pieces)
             return found is not None
 
+        def finish(job: int) -> bool:
+            rest = 1.0 - done[job]
+            return any(run(job, levels, work=rest) for levels in jobs[job].choices)
+
+        for job in first.tolist():
+            finish(job)
+        order = order[~np.isin(rows.job[order], first)]
         parts = (part[order].tolist() for part in (rows.job, rows.column, begin, end, work))
         for job, c, start, stop, part in timer.watching(zip(*parts, strict=True)):
             level = next(level for level in jobs[job].levels if level.column == c)
             run(job, [level], begin=start, end=stop, work=part, whole=False)
         short = [jobs[job] for job in pieces if done[job] < 1.0 - ROUNDING]
         for job in sorted(short, key=lambda job: job.deadline):
-            rest = 1.0 - done[job.job]
-            if not any(run(job.job, levels, work=rest) for levels in job.choices):
+            if not finish(job.job):
                 if job.promised:
                     return None
                 pieces[job.job] = []
@@ -765,10 +790,7 @@ class FluidProgram(DeadlineProgram):
         first.
         """
         C, k, of = self.C, self.k, self.of
-        y, a = x[: len(of)], x[len(of) :]
-        jobs = C.count.astype(np.int64)
-        jobs[self.chooses] = 0
-        np.add.at(jobs, self.deadlines[0][self.chosen], np.round(a).astype(np.int64))
+        y, jobs = x[: len(of)], self._jobs_done(x)
         each = np.where(jobs[k[of]] > 0, np.maximum(y, 0.0), 0.0) / np.maximum(jobs[k[of]], 1)
         order = np.lexsort((self.t, k[of]))
         part = (each / self.d[of])[order]
@@ -790,6 +812,13 @@ class FluidProgram(DeadlineProgram):
         alone = np.full(len(job), -1, np.int64)
         rows = JobRows(job, alone, column, fraction[entry], C.rate_a[column], np.zeros(len(job)))
         return rows, self.t[entry]
+
+    def _jobs_done(self, x: FloatArray) -> IntArray:
+        """How many jobs of each class a point keeps, (K,)."""
+        jobs = np.where(self.asked & ~self.chooses, self.C.count, 0).astype(np.int64)
+        a = np.round(x[len(self.of) :]).astype(np.int64)
+        np.add.at(jobs, self.deadlines[0][self.chosen], a)
+        return jobs
 
     # --- a plan by rule ---------------------------------------------------------------------------
 
@@ -850,7 +879,8 @@ class FluidProgram(DeadlineProgram):
         self._check_room(column, start, end, self.edges[:-1], self.G)
 
         first = np.searchsorted(self.edges, start + self._slack(start), "right") - 1
-        count = np.searchsorted(self.edges, end - self._slack(end), "left") - first
+        # A stretch of rounding is in one interval, too.
+        count = np.maximum(np.searchsorted(self.edges, end - self._slack(end), "left") - first, 1)
         stretch, t = owners(count), ranges(first, count)
         c, job = column[stretch], schedule.job[stretch]
         outside = start < self.release[self.k[column]] - self._slack(start)
@@ -865,7 +895,16 @@ class FluidProgram(DeadlineProgram):
         y = np.bincount(number, seconds, minlength=len(self.of)).astype(np.float64)
         # Seconds that the clock rounds off count as run.
         seconds += self._slack(end[stretch])
+        self._check_negligible(job)
         return np.concatenate([y, self._done_by(job, number, seconds)])
+
+    def _check_negligible(self, job: IntArray) -> None:
+        """Raise ValueError where a job does not run that must, and has no row that says so."""
+        must = np.append(self.negligible & self.must, False)[self.C.of_job]
+        missing = np.setdiff1d(np.flatnonzero(must), job)
+        if len(missing):
+            name = self.C.instance.jobs_table.names[int(missing[0])]
+            raise ValueError(f"job {name} does not run, and must meet its deadline")
 
     def _check_times(self, job: IntArray, start: FloatArray, end: FloatArray) -> None:
         order = np.lexsort((start, job))
@@ -880,7 +919,7 @@ class FluidProgram(DeadlineProgram):
 
     def _done_by(self, job: IntArray, number: IntArray, seconds: FloatArray) -> FloatArray:
         """How many jobs are done by each deadline with a choice, (a,)."""
-        C, (of_deadline, _, _) = self.C, self.deadlines
+        C, (of_deadline, _, value) = self.C, self.deadlines
         jobs, row = np.unique(job, return_inverse=True)
         by_job = sp.csr_matrix((seconds, (number, row)), shape=(len(self.of), len(jobs)))
         done = sp.csr_matrix(self._work @ by_job)
@@ -897,7 +936,12 @@ class FluidProgram(DeadlineProgram):
             number = np.maximum(last - back, first)
             enough = np.asarray(done[number, np.arange(len(jobs))]).ravel() >= 1.0 - DONE
             earliest = np.where(enough, np.minimum(earliest, number), earliest)
-        return np.bincount(earliest, minlength=len(of_deadline))[self.chosen].astype(np.float64)
+        # A job is done by all deadlines from that on, and may be worth more by a later one.
+        met = earliest.copy()
+        for later in range(1, int((last - first).max(initial=0)) + 1):
+            number = np.minimum(earliest + later, last)
+            met = np.where(value[number] > value[met], number, met)
+        return np.bincount(met, minlength=len(of_deadline))[self.chosen].astype(np.float64)
 
     # --- words ------------------------------------------------------------------------------------
 

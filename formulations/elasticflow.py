@@ -3,6 +3,7 @@ expansion."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
@@ -207,10 +208,12 @@ def _now(run: Run) -> Level | None:
 
 
 def _gain(run: Run, wider: Run) -> tuple[bool, float]:
-    """Whether a job has no GPU, and how much its GPU time grows by each GPU more."""
+    """Whether a job has no GPU, and how much its GPU time grows by each GPU more: a level without
+    GPUs comes first.
+    """
     now = _now(run)
     more = wider.pieces[0].level.gpus - (0.0 if now is None else now.gpus)
-    return now is None, (wider.cost - run.cost) / more
+    return now is None, (wider.cost - run.cost) / more if more else math.inf
 
 
 def _wider(plan: LevelPlan, number: int) -> Run | None:

@@ -116,14 +116,31 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """When a job runs, and at which levels."""
+    """When a job runs, and at which levels.
+
+    Attributes
+    ----------
+    pieces : tuple of Piece
+    parts : tuple of float
+        Part of the work that is left which each piece does.
+    """
 
     pieces: tuple[Piece, ...]
+    parts: tuple[float, ...] = (1.0,)
 
     @cached_property
     def cost(self) -> float:
         """GPU seconds of all pieces."""
         return sum(level.gpus * (end - begin) for level, begin, end in self.pieces)
+
+    @cached_property
+    def spends(self) -> Holds:
+        """Consumable resources and amounts: each level uses up its part of the work's."""
+        spent: dict[int, float] = {}
+        for (level, _, _), part in zip(self.pieces, self.parts, strict=True):
+            for resource, amount in level.spends:
+                spent[resource] = spent.get(resource, 0.0) + part * amount
+        return list(spent.items())
 
     @property
     def in_time(self) -> bool:
@@ -274,6 +291,7 @@ def run_within(
     """
     left = work
     pieces: list[Piece] = []
+    parts: list[float] = []
     for level, start, stop in stretches:
         delay = level.again if pieces else level.first
         if start == job.release and level.onward is not None:
@@ -283,11 +301,12 @@ def run_within(
             end = start + delay + left * level.duration
             # Rounding leaves no sliver of time before what begins at the end of the stretch.
             end = stop if _by(stop, end) else end
-            return Run((*pieces, Piece(level, start, end)))
+            return Run((*pieces, Piece(level, start, end)), (*parts, left))
         if job.preemptible and progress > ROUNDING * max(stop, 1.0):
             pieces.append(Piece(level, start, stop))
-            left -= progress / level.duration
-    return Run(tuple(pieces)) if pieces and not whole else None
+            parts.append(progress / level.duration)
+            left -= parts[-1]
+    return Run(tuple(pieces), tuple(parts)) if pieces and not whole else None
 
 
 # --- what is free ---------------------------------------------------------------------------------
@@ -376,7 +395,7 @@ class Profile:
         begin, end = max(begin, job.release), min(end, levels[0].deadline)
         shortest = min(level.duration for level in levels)
         least = (1.0 - 2 * ROUNDING) * work * shortest if whole else 0.0
-        return run_within(job, self._stretches(levels, begin, end, taken, least), work, whole)
+        return run_within(job, self._stretches(levels, begin, end, work, taken, least), work, whole)
 
     def levelled(self, job: LevelJob, level: Level) -> Run | None:
         """The run at a level in the steps in which most is free, of these in the first.
@@ -430,13 +449,14 @@ class Profile:
         levels: Sequence[Level],
         begin: float,
         end: float,
+        work: float,
         taken: Sequence[Piece],
-        least: float = 0.0,
+        least: float,
     ) -> Iterator[Piece]:
         """The stretches of time in which one of some levels, and always the first, has room; none
         if they are shorter than ``least`` seconds together.
         """
-        starts, ends, room = self.room(levels, begin, end)
+        starts, ends, room = self.room(levels, begin, end, work)
         for piece in taken:
             room[:, (starts >= piece.begin) & (starts < piece.end)] = False
         some = room[0] if len(levels) == 1 else room.any(axis=0)
@@ -451,15 +471,15 @@ class Profile:
                 yield Piece(levels[number], start, stop)
 
     def room(
-        self, levels: Sequence[Level], begin: float, end: float
+        self, levels: Sequence[Level], begin: float, end: float, work: float = 1.0
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
         """When the steps of a stretch of time begin and end, shape (steps,), and whether there is
-        room for each of some levels in each of them, shape (levels, steps).
+        room for a part of the work in each of some levels in each of them, shape (levels, steps).
         """
         first, beyond = self._steps(begin, end)
         room = np.ones((len(levels), beyond - first), bool)
         for row, level in zip(room, levels, strict=True):
-            if not all(_by(amount, float(self.left[r])) for r, amount in level.spends):
+            if not all(_by(work * amount, float(self.left[r])) for r, amount in level.spends):
                 row[:] = False
             for r, amount in level.holds:
                 row &= self.free[r, first:beyond] >= amount * (1.0 - ROUNDING)
@@ -470,7 +490,7 @@ class Profile:
 
     def _steps(self, begin: float, end: float) -> tuple[int, int]:
         """The first step of a stretch of time, and the one after its last."""
-        first = max(int(self._edges.searchsorted(begin + ROUNDING, "right")) - 1, 0)
+        first = max(int(self._edges.searchsorted(begin * (1.0 + ROUNDING), "right")) - 1, 0)
         return first, max(int(self._edges.searchsorted(end)), first)
 
     def is_free_now(self, level: Level) -> bool:
@@ -488,8 +508,7 @@ class Profile:
             for resource, amount in level.holds:
                 if (self.free[resource, first:beyond] < amount * (1.0 - ROUNDING)).any():
                     return False
-        spends = run.pieces[0].level.spends
-        return all(_by(amount, float(self.left[r])) for r, amount in spends)
+        return all(_by(amount, float(self.left[r])) for r, amount in run.spends)
 
     def take(self, run: Run, sign: float = 1.0) -> None:
         """Count what a run holds and spends; with sign -1 it gives it back."""
@@ -497,7 +516,7 @@ class Profile:
             first, beyond = self._step(begin), self._step(end)
             for resource, amount in level.holds:
                 self.free[resource, first:beyond] -= sign * amount
-        for resource, amount in run.pieces[0].level.spends:
+        for resource, amount in run.spends:
             self.left[resource] -= sign * amount
 
     def _step(self, time: float) -> int:
@@ -772,13 +791,22 @@ def stretches_of(pieces: Mapping[int, Sequence[Piece]]) -> list[Stretch]:
 
 
 def schedule_of(C: Classes, stretches: Sequence[Stretch] | FloatArray) -> Schedule:
-    """The schedule of some stretches; those that follow each other are one."""
+    """The schedule of some stretches; those that follow each other are one.
+
+    Stretches that the clock rounds to nothing are left out. A job that has no others ends one step
+    of the clock after it begins.
+    """
     table = np.array(stretches, np.float64).reshape(-1, 4)
     job, column = table[:, :2].astype(np.int64).T
     begin, end = table[:, 2:].T
     now = C.instance.now
+    lasts = now + begin < now + end
+    alone = np.zeros(len(job), bool)
+    alone[np.unique(job, return_index=True)[1]] = True
+    alone &= ~np.isin(job, job[lasts])
+    end = np.where(alone, np.nextafter(now + begin, np.inf) - now, end)
     order = np.lexsort((begin, column, job))
-    order = order[now + begin[order] < now + end[order]]
+    order = order[(lasts | alone)[order]]
     job, column, begin, end = job[order], column[order], begin[order], end[order]
     new = np.ones(len(job), bool)
     new[1:] = (np.diff(job) != 0) | (np.diff(column) != 0) | (begin[1:] > end[:-1])

@@ -314,6 +314,12 @@ class LinearPlan:
         """
         return not self.program.arrays.is_integer
 
+    def as_checked(self, schedule: Schedule) -> LinearPlan:
+        """The plan with which a check of a file recomputes what is stated of a schedule."""
+        if self.of_schedule is None or self.unsearched is not None:
+            return self  # of a plan without a search the check has the same points
+        return self.of_schedule(schedule)
+
     def value(self, schedule: Schedule) -> float:
         """Objective of a schedule."""
         return self.program.arrays.objective(self.complete(schedule))

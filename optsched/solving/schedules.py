@@ -624,7 +624,8 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgra
     gap of the outcome belong to the plan's first objective.
     """
     assert outcome.x is not None
-    if not outcome.certificate.ok or not (plan.improve or plan.later):
+    is_final = not (plan.improve or plan.later or plan.of_schedule)
+    if not outcome.certificate.ok or is_final:
         return SolvedProgram(plan, outcome, plan.read(outcome.x))
     schedule = plan.read(outcome.x if plan.improve is None else plan.improve(outcome.x))
     # After a limit there are no further runs; a gap that was asked for is no such limit.
@@ -663,9 +664,10 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgra
         stages.append(Stage(later.name, value, bound, None, words=(later.words,)))
         log.info("%s: %.9g, bound %s", later.words, value, bound)
     point = plan.complete(schedule)
-    value = plan.program.arrays.objective(point)
+    checked = plan.as_checked(schedule)
+    value = checked.value(schedule)
     values = outcome.values if ended is None else replace(outcome.values, termination=ended)
-    certificate = _of_duals(plan.certify(schedule, value, outcome.certificate.proof), outcome)
+    certificate = _of_duals(checked.certify(schedule, value, outcome.certificate.proof), outcome)
     refined = replace(outcome, x=point, value=value, values=values, certificate=certificate)
     if not certificate.ok:
         refined = replace(refined, status=Status.FEASIBLE)

@@ -1,0 +1,126 @@
+"""Deadlines of odd sets: consumables of jobs that change their level, values that rise, work of no time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from plan_instances import made, verified
+
+import optsched
+from optsched.instance import Instance
+
+
+def on_one_pool(gpus: int, jobs: list[dict[str, Any]], now: float = 0.0, **more: Any) -> Instance:
+    pools = [{"name": "p", "nodes": 1, "gpus_per_node": gpus}]
+    return made(now=now, cluster={"pools": pools, **more}, jobs=jobs)
+
+
+def of_mixed_levels(seed: int) -> Instance:
+    """Jobs that may run on GPUs, or on none while they use energy."""
+    draw = np.random.default_rng(seed)
+    jobs: list[dict[str, Any]] = []
+    for number in range(int(draw.integers(2, 4))):
+        work = float(draw.uniform(10.0, 40.0))
+        options: list[dict[str, Any]] = [
+            {"pool": "p", "gpus": 1, "duration": work},
+            {"pool": "p", "gpus": 2, "duration": 0.6 * work, "uses": {"energy": 1.0}},
+            {"gpus": 0, "duration": 1.3 * work, "uses": {"energy": float(draw.choice([2, 12.5]))}},
+        ]
+        arrival = float(draw.choice([0.0, 7.0]))
+        due = arrival + work * float(draw.uniform(0.9, 2.0))
+        job = {"id": f"j{number}", "arrival": arrival, "deadline": due, "options": options}
+        jobs.append(job | {"restart_cost": float(draw.choice([0.0, 3.0]))})
+    energy = {"name": "energy", "kind": "consumable", "capacity": float(draw.choice([3.86, 9.0]))}
+    return on_one_pool(int(draw.integers(1, 4)), jobs, resources=[energy])
+
+
+def spent(solution: optsched.Solution) -> float:
+    """Energy that a schedule uses up: each option its part of the work's; a restart uses none."""
+    assert solution.schedule is not None
+    jobs = solution.instance.to_document()["jobs"]
+    of_job = {job["id"]: job for job in jobs}
+    total, ran = 0.0, set()
+    for row in sorted(solution.schedule.to_records(), key=lambda row: (row["job"], row["start"])):
+        job = of_job[row["job"]]
+        option = job["options"][row["option"]]
+        restart = job.get("restart_cost", 0.0) if row["job"] in ran else 0.0
+        ran.add(row["job"])
+        part = (row["end"] - row["start"] - restart) / option["duration"]
+        total += part * option.get("uses", {}).get("energy", 0.0)
+    return total
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_program_schedule_and_check_count_what_is_consumed_alike(seed: int) -> None:
+    instance = of_mixed_levels(seed)
+    most = instance.to_document()["cluster"]["resources"][0]["capacity"]
+    for options in ({"intervals": 4}, {"program": False}):
+        options = {"admission": True, **options}
+        found = verified(optsched.solve(instance, "deadline-elastic", options=options))
+        assert found.certificate.ok
+        assert spent(found) <= most * (1 + 1e-6)
+
+
+def test_a_level_without_gpus_uses_up_its_part_alone() -> None:
+    """Half of the work on the GPU, half on energy, of which there is just enough for half."""
+    options = [
+        {"pool": "p", "gpus": 1, "duration": 100.0},
+        {"gpus": 0, "duration": 100.0, "uses": {"energy": 4.0}},
+    ]
+    jobs = [
+        {"id": "first", "deadline": 50.0, "options": [{"pool": "p", "gpus": 1, "duration": 50.0}]},
+        {"id": "both", "deadline": 100.0, "options": options},
+    ]
+    energy = {"name": "energy", "kind": "consumable", "capacity": 2.0}
+    instance = on_one_pool(1, jobs, resources=[energy])
+    found = verified(optsched.solve(instance, "deadline-elastic"))
+    assert found.objective == pytest.approx(100.0)
+    assert spent(found) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("plan", ["deadline-elastic", "deadline-fluid"])
+def test_a_later_deadline_may_be_worth_more(plan: str) -> None:
+    options = [
+        {"pool": "p", "gpus": 1, "duration": 40.0, "value": value, "attributes": {"deadline": due}}
+        for due, value in ((50.0, 0.0), (100.0, 3.0))
+    ]
+    instance = on_one_pool(1, [{"id": "a", "options": options}])
+    for more in ({}, {"columns": 0}):
+        settings = {"admission": True, **(more if plan == "deadline-elastic" else {})}
+        found = verified(optsched.solve(instance, plan, options=settings))
+        assert (found.objective, found.status) == (0.0, "optimal")
+
+
+def test_elasticflow_takes_a_level_without_gpus() -> None:
+    options = [
+        {"gpus": 0, "duration": 30.0},
+        {"pool": "p", "gpus": 1, "duration": 15.0},
+    ]
+    job = {"id": "a", "arrival": 0.0, "deadline": 80.0, "options": options}
+    waits = {"id": "b", "deadline": 60.0, "options": [{"pool": "p", "gpus": 1, "duration": 40.0}]}
+    verified(optsched.solve(on_one_pool(1, [job, waits]), "elasticflow"))
+
+
+TINY = (1e-18, 1e-9, 1e-5)
+
+
+@pytest.mark.parametrize("work", TINY)
+@pytest.mark.parametrize("now", [0.0, 100.0, 1.7e9])
+def test_jobs_of_hardly_any_work_keep_their_certificates(work: float, now: float) -> None:
+    """Clocks round such times; a job of them neither breaks a row nor makes others impossible."""
+    jobs = [
+        {"id": "tiny", "options": [{"pool": "p", "gpus": 1, "duration": work}]},
+        {"id": "other", "options": [{"pool": "p", "gpus": 2, "duration": 10.0}]},
+    ]
+    for job, due in zip(jobs, (20.0, 10.5), strict=True):
+        job["deadline"] = now + due
+        job["arrival"] = now
+    instance = on_one_pool(2, jobs, now=now)
+    for plan in ("deadline-elastic", "deadline-fluid", "elasticflow"):
+        for admission in (False, True):
+            options = {"admission": admission}
+            found = verified(optsched.solve(instance, plan, options=options))
+            assert found.certificate.ok
+            assert found.objective is not None
