@@ -146,12 +146,12 @@ def test_a_rule_assigns_all_jobs_before_any_solver(kind: str) -> None:
 
 @pytest.mark.property
 def test_the_search_comes_close_to_the_bound_of_priced_jobs() -> None:
-    """Without a node of branch and bound; the rule alone is 5 to 15 % above the bound."""
-    instance = generate("gap", jobs=20, agents=4, type="d", seed=1).instance
+    """With one node of branch and bound, which alone ends .7 % above the bound."""
+    instance = generate("gap", jobs=30, agents=6, type="d", seed=1).instance
     solution = optsched.solve(instance, "gap", work_limit=1, seed=1)
     assert solution.certificate.ok and optsched.verify(solution).ok
     assert solution.objective is not None and solution.bound is not None
-    assert solution.objective <= 1.01 * solution.bound
+    assert solution.objective <= 1.005 * solution.bound
     again = optsched.solve(instance, "gap", work_limit=1, seed=1)
     assert again.allocation is not None and solution.allocation is not None
     assert np.array_equal(again.allocation.x, solution.allocation.x)
