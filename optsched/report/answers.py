@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, pointers
+from optsched.arrays import FloatArray, IntArray
 from optsched.assembly import compile_for, make_formulation
 from optsched.candidates import Classes
 from optsched.display import amount
@@ -319,7 +319,7 @@ def _joined(
     """Row, start and end of every stretch of consecutive slices in which a row runs; and the ends
     of slices.
     """
-    edge = pointers(length, np.float64)
+    edge = np.concatenate(([0.0], np.cumsum(length)))
     border = np.zeros((1, runs.shape[1]), bool)
     change = np.diff(np.concatenate((border, runs, border)).astype(np.int8), axis=0)
     row, begin = np.nonzero(change.T == 1)

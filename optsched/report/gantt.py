@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, pointers
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.display import count
 from optsched.errors import UsageError
 from optsched.instance import Instance
@@ -300,7 +300,7 @@ def bands_of(instance: Instance, runs: Runs) -> list[Band]:
     )
     if wanted.sum() > PAGE:
         wanted = np.maximum(wanted * PAGE / wanted.sum(), SMALLEST)
-    tops = pointers(wanted + GAP, np.float64)
+    tops = np.concatenate(([0.0], np.cumsum(wanted + GAP)))
     return [
         Band(*parts, top=float(top), inches=float(inches))
         for parts, top, inches in zip(found, tops, wanted, strict=False)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import AnyArray, FloatArray, IntArray, pointers, quotient
+from optsched.arrays import AnyArray, FloatArray, IntArray, quotient
 from optsched.simulation.options import RHO
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace
@@ -89,7 +89,7 @@ def mean_present(arrival: FloatArray, end: FloatArray) -> FloatArray:
         return np.zeros(0)
     arrived = np.searchsorted(np.sort(arrival), times, side="right")
     present = arrived - np.searchsorted(np.sort(end), times, side="right")
-    area = pointers(present[:-1] * np.diff(times), np.float64)
+    area = np.concatenate([[0.0], np.cumsum(present[:-1] * np.diff(times))])
     first = np.searchsorted(times, arrival)
     stop = np.searchsorted(times, end)
     stay = end - arrival
