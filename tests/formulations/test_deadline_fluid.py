@@ -329,6 +329,45 @@ def test_a_calendar_wins_over_the_pool() -> None:
         solve(instance, capacity={"p100": [1]})
 
 
+def test_jobs_of_microseconds_beside_jobs_of_days_cut_off_no_optimum() -> None:
+    """With columns of seconds up to a million HiGHS's presolve proved that one job is declined."""
+    now = 1.7e9
+    energy = {
+        "uses": {"energy": 12.5},
+        "attributes": {"deadline": now + 137000.00001},
+        "value": 1.0,
+    }
+    instant = {"gpus": 1, "duration": 6e-06, "pool": "p1"}
+    elastic = {
+        "gpus": {"min": 1, "max": 2, "levels": [1, 2]},
+        "throughput": {"p0": {"1": 1.0, "2": 2.0}, "p1": {"1": 1.0, "2": 1.3}},
+    }
+    alone = {"gpus": 1, "duration": 1261347.2813303727, "pool": "p0"}
+    without = {"gpus": 0, "duration": 2144290.3782616337, "uses": {"energy": 1.0}}
+    instance = made(
+        now=now,
+        round=200000.0,
+        cluster={
+            "pools": [
+                {"name": "p0", "nodes": 2, "gpus_per_node": 1},
+                {"name": "p1", "nodes": 1, "gpus_per_node": 4},
+            ],
+            "resources": [{"name": "energy", "kind": "consumable", "capacity": 2.0}],
+        },
+        jobs=[
+            {"id": "a", "options": [instant, instant | energy], "deadline": now + 137000.00001},
+            {"id": "b", **elastic, "deadline": now + 500000.05},
+            {
+                "id": "c",
+                "arrival": now + 3e5,
+                "options": [alone, without],
+                "deadline": now + 1561347.2813303,
+            },
+        ],
+    )
+    assert solve(instance, admission=True).objective == 0.0
+
+
 def test_a_consumable_resource_binds_over_all_time() -> None:
     def budget(amount: float) -> Instance:
         options = [
