@@ -21,6 +21,7 @@ from formulations.horizon import (
     ROUNDING,
     Calendar,
     Supply,
+    amount_of,
     asked_classes,
     candidates_of_plan,
     column_deadlines,
@@ -59,10 +60,10 @@ from optsched.arrays import (
 from optsched.arrays.matrices import rows_of, sum_by
 from optsched.candidates import Candidates, Classes
 from optsched.errors import InvalidArgument
-from optsched.formulation import Formulation, FormulationOptions, Restarts
+from optsched.formulation import Formulation, FormulationOptions, Infeasible, Restarts
 from optsched.instance.durations import UNLIMITED, OutOfTime, Timer
 from optsched.program import Assumption, Expression, LinearProgram, Variables
-from optsched.solution import Schedule, Termination
+from optsched.solution import Conflict, Schedule, Termination
 from optsched.solution.plan import Later, LinearPlan, Parts
 
 MOST_COLUMNS = 1_000_000
@@ -104,7 +105,9 @@ class DeadlineElastic(Formulation):
         now;
         q_c: GPUs of c;  u_rc: what it holds of r;  U_rjs: what job j holds of r in step s by the
         plan by rule, P_j its GPU seconds;  G_rs: capacity of r;  v_jm: value of the job that meets
-        its deadline m, as in `deadline-fluid`.
+        its deadline m, as in `deadline-fluid`;
+        g_bc: what a second of progress in c uses up of the consumable resource b;  S_bj: what job j
+        uses up by the plan by rule;  B_b: what there is.
     Variables
         x_ct: 1 if the job runs in c during t;  y_ct: 1 if it restarts in c at the beginning of t;
         w_c: seconds in which it makes progress in c;
@@ -121,14 +124,17 @@ class DeadlineElastic(Formulation):
         deadline  the same of what is done by then                          every deadline of a job
         piece     sum_c sum_t (start of c in t)  <=  1                      jobs that cannot be preempted
         capacity  sum_c u_rc x_c,t(s)  +  sum_j U_rjs z_j  <=  G_rs         resources and steps
+        budget    sum_c g_bc w_c  +  sum_j S_bj z_j  <=  B_b                consumable resources
         x, z, a binary;  0 <= y, h <= 1
     Of options with their own deadlines (attribute ``deadline``), a job meets one; its work is done
     by then. A first start is free: a job that has not run has nothing to restore. Of a job that
     goes on in its level from now on, x_c,-1 is 1. A job that runs now and cannot be preempted keeps
     the plan by rule, in which it goes on to its end. One in its exempt time goes on as it runs
-    until that ends, and then counts as one that arrives with the work that is left. Jobs without a
-    deadline are unplaced;
-    in rounds they run on GPUs that the plan leaves idle.
+    until that ends, and then counts as one that arrives with the work that is left. Where such jobs
+    hold more than there is, there is no plan: the answer names them. One that goes on too late for
+    its deadline only leaves nothing to others. In the row ``budget`` sum_t L_ct x_ct stands for w_c
+    of jobs with several deadlines, and of all jobs in column generation. Jobs without a deadline
+    are unplaced; in rounds they run on GPUs that the plan leaves idle.
 
     Intervals begin where the plan by rule starts or ends something, where a job arrives or must be
     done, and where capacity changes. Beyond ``intervals`` of them those later are merged, so that
@@ -395,12 +401,22 @@ class ElasticProgram(DeadlineProgram):
         """What there is, beside jobs that go on to their ends too late, as they cannot be
         preempted, and jobs in their exempt time.
         """
+        profile = self._beside_late.copy()
+        for piece in self.levels.exempt_pieces.values():
+            profile.take(Run((piece,)))
+        return profile
+
+    @cached_property
+    def _beside_late(self) -> Profile:
+        """What jobs leave that go on to their ends too late: nothing where they hold more than
+        there is, like running jobs that are not planned at all.
+        """
         times = np.append(0.0, self.supply.changes)
         amounts = self.supply.at(times)
         profile = Profile(times, amounts[self.renewable], self.C.capacity[self.consumable])
-        for piece in [*self.levels.exempt_pieces.values(), *self.levels.late_pieces]:
+        for piece in self.levels.late_pieces:
             profile.take(Run((piece,)))
-        return profile
+        return Profile(profile.times, np.maximum(profile.free, 0.0), np.maximum(profile.left, 0.0))
 
     @cached_property
     def planned(self) -> _JobRuns:
@@ -1232,7 +1248,49 @@ class ElasticProgram(DeadlineProgram):
 
     # --- words ------------------------------------------------------------------------------------
 
+    def _refuse_overfull(self) -> None:
+        """Refuse running jobs that go on as they run where they hold more than there is, or use up
+        more.
+        """
+        runs = {job: Run((piece,)) for job, piece in self.levels.kept_pieces.items()}
+        there, after = self._beside_late, self._beside_late.copy()
+        for run in runs.values():
+            after.take(run)
+        before = there.free[:, np.searchsorted(there.times, after.times, "right") - 1]
+        rows, steps = np.nonzero(after.free < -ROUNDING * (1.0 + before))
+        if len(rows):
+            row, step = int(rows[0]), int(steps[0])
+            start, end = [*after.times, math.inf][step : step + 2]
+            held = {
+                job: dict(piece.level.holds).get(row, 0.0) * (piece.begin <= start < piece.end)
+                for job, (piece,) in ((job, run.pieces) for job, run in runs.items())
+            }
+            words = self._capacity(row, float(before[row, step]), start, end)
+            raise self._overfull("capacity", self.renewable[row], held, before[row, step], words)
+        for row in np.flatnonzero(after.left < -ROUNDING * (1.0 + there.left)).tolist():
+            held = {job: dict(run.spends).get(row, 0.0) for job, run in runs.items()}
+            resource, left = self.consumable[row], float(there.left[row])
+            words = f"there is {amount_of(self.C, resource, left)} in all"
+            raise self._overfull("budget", resource, held, left, words)
+
+    def _overfull(
+        self, block: str, resource: int, held: Mapping[int, float], there: float, words: str
+    ) -> Infeasible:
+        """That jobs hold more of a resource than there is: the fewest that do."""
+        conflicts, total = [Conflict(block, -1, words)], 0.0
+        for job in sorted(held, key=lambda job: -held[job]):
+            name = self.C.instance.jobs_table.names[job]
+            holds = amount_of(self.C, resource, held[job])
+            conflicts.append(
+                Conflict("take", -1, f"job {name} runs, goes on as it does, and takes {holds}")
+            )
+            total += held[job]
+            if total > there * (1.0 + ROUNDING) + ROUNDING:
+                break
+        return Infeasible(conflicts)
+
     def _refuse_impossible(self) -> None:
+        self._refuse_overfull()
         stuck = self.must & ~mask_of(self.z, len(self.C))
         if self.witness.stopped or len(self.C) > MOST_PLANNED:
             # There is no time to look for room for each job that the rule left out.

@@ -202,9 +202,21 @@ class LevelTable:
     @property
     def late_pieces(self) -> list[Piece]:
         """What jobs run that go on to their ends and are late."""
-        rows = self.current[self.stays & ~self.stays_in_time]
+        return list(self._to_the_end(self.stays & ~self.stays_in_time).values())
+
+    @property
+    def kept_pieces(self) -> dict[int, Piece]:
+        """What each job of a plan runs that goes on as it runs, by the job's row: to its end, or
+        until its exempt time ends.
+        """
+        return {**self._to_the_end(self.stays_in_time), **self.exempt_pieces}
+
+    def _to_the_end(self, classes: BoolArray) -> dict[int, Piece]:
+        """What jobs of some classes run that go on to their ends, by the job's row."""
+        rows = self.current[classes]
         levels = self._levels(rows, self.left[self.k[rows]])
-        return [Piece(level, 0.0, level.shortest) for level in levels]
+        pieces = (Piece(level, 0.0, level.shortest) for level in levels)
+        return dict(zip(self.C.first[classes].tolist(), pieces, strict=True))
 
     @cached_property
     def exempt_pieces(self) -> dict[int, Piece]:

@@ -124,3 +124,53 @@ def test_jobs_of_hardly_any_work_keep_their_certificates(work: float, now: float
             found = verified(optsched.solve(instance, plan, options=options))
             assert found.certificate.ok
             assert found.objective is not None
+
+
+def running_beyond(resource: str, due: float, **more: Any) -> tuple[Instance, dict[str, Any]]:
+    """A job that runs for 50 s more on two GPUs, one that waits, and less of one resource than the
+    former takes; with options that say so of GPUs.
+    """
+    jobs: list[dict[str, Any]] = [
+        {"id": "runs", "deadline": due, "options": [{"pool": "p", "gpus": 2, "duration": 50.0}]},
+        {"id": "waits", "deadline": 200.0, "options": [{"pool": "p", "gpus": 1, "duration": 30.0}]},
+    ]
+    where = {"pool": "p", "gpus": ["p-0/0", "p-0/1"], "since": -5.0}
+    jobs[0] |= {"running": where, "arrival": -10.0, **more}
+    if resource == "p":
+        return on_one_pool(2, jobs), {"capacity": {"p": [1]}}
+    kind = {"kind": "consumable"} if resource == "energy" else {}
+    for job, amount in zip(jobs, (2.0, 0.5), strict=True):
+        job["options"][0]["uses"] = {resource: amount}
+    return on_one_pool(2, jobs, resources=[{"name": resource, "capacity": 1.0, **kind}]), {}
+
+
+RULE_AND_PROGRAMS: tuple[dict[str, Any], ...] = (
+    {"admission": True},
+    {"admission": True, "columns": 0},
+    {"admission": True, "program": False},
+    {},
+)
+
+
+@pytest.mark.parametrize("resource", ["p", "licences", "energy"])
+@pytest.mark.parametrize("more", [{"preemptible": False}, {"exempt_time": 300.0}])
+def test_jobs_that_go_on_with_more_than_there_is_are_named(
+    resource: str, more: dict[str, Any]
+) -> None:
+    instance, least = running_beyond(resource, 100.0, **more)
+    for options in RULE_AND_PROGRAMS:
+        found = verified(optsched.solve(instance, "deadline-elastic", options=options | least))
+        assert found.status == "infeasible"
+        assert "job runs runs, goes on as it does, and takes 2" in found.conflicts[1].words
+
+
+@pytest.mark.parametrize("resource", ["p", "licences"])
+def test_late_jobs_that_go_on_leave_nothing_where_they_hold_more_than_there_is(
+    resource: str,
+) -> None:
+    instance, least = running_beyond(resource, 40.0, preemptible=False, deadline_kind="soft")
+    for options in RULE_AND_PROGRAMS:
+        found = verified(optsched.solve(instance, "deadline-elastic", options=options | least))
+        assert (found.status, found.objective) == ("optimal", 1.0)
+        assert found.schedule is not None
+        assert [row["start"] for row in found.schedule.to_records()] == [50.0]
