@@ -1197,12 +1197,12 @@ class ElasticProgram(DeadlineProgram):
         return np.maximum(runs.end - runs.start - delays, 0.0)
 
     def _needed_of(self, runs: _JobRuns) -> FloatArray:
-        """Seconds of this progress in which each stretch works: the clock may round ends up, so
-        that there is time for more than all work.
+        """Seconds of this progress in which each stretch works: the clock may round ends, so that
+        there is time for a little more than all work, or less.
         """
         progress = self._progress_of(runs)
         done = np.bincount(runs.number, progress / self.d[runs.c], len(runs.jobs))
-        return np.asarray(progress / np.maximum(done, 1.0)[runs.number])
+        return np.asarray(progress / np.where(done > 0, done, 1.0)[runs.number])
 
     def _refuse(self, jobs: IntArray, why: Callable[[int], str]) -> None:
         """Raise ValueError for the first of some jobs, if there are any."""

@@ -121,7 +121,8 @@ class DeadlineFluid(Formulation):
     answer, within the bound of the program; a note says which it is. If neither keeps all
     deadlines, the answer is undecided. If this program is infeasible, no schedule keeps all
     deadlines. A job with less than 1e-4 s of work is left out of the rows ``work``, because a solver
-    could not tell whether it is done; it is planned before the others.
+    could not tell whether it is done; it is planned before the others. So is one with less than
+    0.5 s where ``now`` counts seconds from 1970: such clocks round by 2e-7 s.
 
     A program of 300,000 columns y or more without a choice is solved by sifting
     (`optsched.solving.sifting`): it begins with the columns that are cheapest at the prices of a
@@ -580,8 +581,10 @@ class FluidProgram(DeadlineProgram):
 
     @cached_property
     def negligible(self) -> BoolArray:
-        """Classes whose jobs have so little work that the program leaves it out, (K,)."""
-        return self._shortest < NEGLIGIBLE
+        """Classes whose jobs have so little work that the program leaves it out, (K,): solvers, or
+        the clock, which rounds begins and ends, could not tell whether it is done.
+        """
+        return self._shortest < max(NEGLIGIBLE, 2.0 * float(np.spacing(self.now)) / DONE)
 
     @cached_property
     def _work(self) -> sp.csr_matrix:
