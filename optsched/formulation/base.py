@@ -527,6 +527,15 @@ class Formulation(ABC, Displayed):
     def reserved_cells(self, instance: Instance) -> list[TenantCells]:
         """Cells that the side constraints reserve for tenants.
 
+        Parameters
+        ----------
+        instance : Instance
+
+        Returns
+        -------
+        list of TenantCells
+            One for each tenant with reserved cells.
+
         Raises
         ------
         UsageError
