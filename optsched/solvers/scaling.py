@@ -24,9 +24,11 @@ from optsched.program import LinearArrays
 from optsched.solution.values import Basis, Values
 from optsched.solvers.base import Limits, Progress, Session
 
-MODERATE = (2.0**-10, 2.0**10)
-"""Ranges of columns that are not scaled: mostly job-fractions. Seconds are: beside jobs of a
-microsecond HiGHS's presolve cut off the optimum of columns that reached a million."""
+MODERATE = (2.0**-10, 2.0**24)
+"""Ranges of columns that are not scaled: mostly job-fractions."""
+MODERATE_BESIDE_INTEGERS = 2.0**10
+"""The largest range that is not scaled in programs with integer columns: HiGHS's presolve cut off
+the optimum of such a program whose other columns were seconds, up to a million."""
 NEEDLESS = 2.0**10
 """A side of a row beyond this multiple of its largest activity is left out."""
 
@@ -42,7 +44,8 @@ class Scaling(NamedTuple):
     def of(cls, arrays: LinearArrays) -> Scaling:
         """Factors for a program; integer columns are never scaled."""
         reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
-        moderate = (reach >= MODERATE[0]) & (reach <= MODERATE[1])
+        most = MODERATE_BESIDE_INTEGERS if arrays.is_integer else MODERATE[1]
+        moderate = (reach >= MODERATE[0]) & (reach <= most)
         columns = np.ones(len(reach))
         if not moderate.all():
             scaled = np.isfinite(reach) & (reach > 0) & ~moderate & ~arrays.integer

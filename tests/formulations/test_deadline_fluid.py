@@ -330,7 +330,7 @@ def test_a_calendar_wins_over_the_pool() -> None:
 
 
 def test_jobs_of_microseconds_beside_jobs_of_days_cut_off_no_optimum() -> None:
-    """With columns of seconds up to a million HiGHS's presolve proved that one job is declined."""
+    """With columns of seconds up to a million HiGHS proved that one job is declined."""
     now = 1.7e9
     energy = {
         "uses": {"energy": 12.5},
