@@ -297,7 +297,7 @@ def _candidates_for(
     """The candidates that were given, or those of the instance; raises `OutOfTime`."""
     if not isinstance(given, Candidates):
         timer.check()
-        found = compile_for(formulation, given, model, generate_columns, timer)
+        found = _compiled(formulation, given, model, generate_columns, timer)
     elif generate_columns:
         raise UsageError(
             "generate_columns needs an instance: candidates have the columns that they have"
@@ -305,6 +305,26 @@ def _candidates_for(
     else:
         found = given
     return found if classes else found.per_job()
+
+
+def _compiled(
+    formulation: Formulation,
+    instance: Instance,
+    model: PerformanceModel | None,
+    generate_columns: bool,
+    timer: Timer,
+) -> Candidates:
+    """The candidates of an instance; those of stated rates are kept for its next solve.
+
+    The rates of other models may change in between, as their files do.
+    """
+    if model is not None or generate_columns or instance.performance != {"model": "table"}:
+        return compile_for(formulation, instance, model, generate_columns, timer)
+    view = formulation.plans_ahead, formulation.awaits_nodes
+    if view not in instance.compiled:
+        instance.compiled[view] = compile_for(formulation, instance, timer=timer)
+    candidates: Candidates = instance.compiled[view]
+    return candidates
 
 
 def _lacks_columns(solution: Solution) -> bool:

@@ -126,6 +126,16 @@ class Instance(DisplayedTable):
         }
         return frozenset(name for name, different in differs.items() if different)
 
+    @cached_property
+    def compiled(self) -> dict[Any, Any]:
+        """The candidates of this instance, by how they were compiled: another solve of the same
+        instance uses them again. Copies of the instance, and other processes, begin without any.
+        """
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "compiled"}
+
     @property
     def pool_sizes(self) -> PoolSizes:
         """GPUs on the nodes of every pool that can take work now."""
