@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 ANSWERED = (Status.OPTIMAL, Status.FEASIBLE)
-# Most rows with a label and numbers.
+# Most rows with a label and numbers, and most columns with a label.
 MAX_LABELLED = 50
-# Most rows without labels.
+# Most rows, and most columns, without labels.
 MAX_BANDS = 400
 # Width of a picture with many places.
 MOST_INCHES = 24.0
@@ -42,13 +42,14 @@ COLOURS = ("#e3edf8", "#c6dbef", "#93c0e0", "#4f97cb", "#1c61a5", "#08306b")
 
 @dataclass(frozen=True)
 class HeatmapRows:
-    """The data of the heatmap: mean fractions of time, one row per job or per group of jobs.
+    """The data of the heatmap: mean fractions of time, one row per job or per group of jobs,
+    one column per place or per group of places.
 
     Attributes
     ----------
-    fraction : FloatArray, shape (rows, places)
+    fraction : FloatArray, shape (rows, columns)
         Fraction of wall-clock time; sharing GPUs with another job makes no difference.
-    runs : BoolArray, shape (rows, places)
+    runs : BoolArray, shape (rows, columns)
         Whether a job of the row can run there.
     labels : tuple of str
         One per row; empty if there are too many rows for labels.
@@ -63,6 +64,8 @@ class HeatmapRows:
     used, capacity : FloatArray, shape (places,)
         Mean GPUs in use over time, and usable GPUs; for resources, their use and capacity; NaN for
         ``no pool``.
+    places_in : IntArray, shape (columns,)
+        Places in each column: 1, unless there are too many for labels.
     pooled : bool
         Whether the pools are among the places.
     """
@@ -75,6 +78,7 @@ class HeatmapRows:
     row_words: str
     used: FloatArray
     capacity: FloatArray
+    places_in: IntArray
     pooled: bool = True
 
 
@@ -83,7 +87,7 @@ def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
 
     A row is a job. If there are too many jobs, a row is a class of jobs that are equal for the
     formulation. If there are too many classes, jobs are sorted by the pool that they use most, and
-    consecutive jobs are merged.
+    consecutive jobs are merged. Of too many places consecutive ones are merged.
     """
     shares = shares_of(source)
     C = source.classes
@@ -111,7 +115,21 @@ def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
         )
     mean, some = _means(fraction, runs, group)
     used, capacity = places.use(C, shares)
-    return HeatmapRows(mean, some, labels, size, places.names, words, used, capacity, places.pooled)
+    columns = len(places.names) if len(places.names) <= MAX_LABELLED else MAX_BANDS
+    column = _in_bands(len(places.names), columns)
+    first = np.unique(column, return_index=True)[1]
+    return HeatmapRows(
+        fraction=np.add.reduceat(mean, first, axis=1),
+        runs=np.logical_or.reduceat(some, first, axis=1),
+        labels=labels,
+        size=size,
+        places=places.names,
+        row_words=words,
+        used=used,
+        capacity=capacity,
+        places_in=np.bincount(column),
+        pooled=places.pooled,
+    )
 
 
 @dataclass(frozen=True)
@@ -214,7 +232,12 @@ def _bands(fraction: FloatArray) -> IntArray:
     most = fraction.argmax(axis=1)
     most = np.where(fraction.max(axis=1) >= VISIBLE, most, fraction.shape[1])
     order = np.lexsort((-fraction.sum(axis=1), -fraction.max(axis=1), most))
-    return np.argsort(order) * min(count, MAX_BANDS) // count
+    return _in_bands(count, MAX_BANDS)[np.argsort(order)]
+
+
+def _in_bands(count: int, most: int) -> IntArray:
+    """Band of each of ``count`` items, in their order: at most so many, of nearly equal size."""
+    return np.arange(count, dtype=np.int64) * min(count, most) // max(count, 1)
 
 
 def _label(instance: Instance, job: int, count: int, pooled: bool) -> str:
@@ -269,7 +292,8 @@ def allocation_heatmap(solution: Answer | Allocation, ax: Axes | None = None) ->
         raise UsageError(why)
     if ax is None:
         height = 1.7 + (max(0.26 * len(rows.fraction), 1.0) if rows.labels else 5.0)
-        ax = new_axes(min(max(4.2 + 0.95 * len(rows.places), 5.6), MOST_INCHES), height)
+        width = 4.2 + 0.95 * min(len(rows.places), MAX_LABELLED)
+        ax = new_axes(min(max(width, 5.6), MOST_INCHES), height)
     image = _draw(ax, rows)
     _label_axes(ax, rows, solution)
     bar = figure_of(ax).colorbar(image, ax=ax, fraction=0.05, pad=0.03, aspect=25)
@@ -290,6 +314,7 @@ def _draw(ax: Axes, rows: HeatmapRows) -> AxesImage:
     shown = np.ma.masked_array(rows.fraction, ~rows.runs & (rows.fraction == 0))
     height, width = rows.fraction.shape
     top = height if rows.labels else int(rows.size.sum())
+    right = int(rows.places_in.sum())
     image = ax.imshow(
         shown,
         cmap=colours,
@@ -297,9 +322,10 @@ def _draw(ax: Axes, rows: HeatmapRows) -> AxesImage:
         vmax=1.0,
         aspect="auto",
         interpolation="nearest",
-        extent=(-0.5, width - 0.5, top - 0.5, -0.5),
+        extent=(-0.5, right - 0.5, top - 0.5, -0.5),
     )
-    ax.set_xticks(np.arange(1, width) - 0.5, minor=True)
+    if right <= MAX_LABELLED:
+        ax.set_xticks(np.arange(1, width) - 0.5, minor=True)
     if rows.labels:
         ax.set_yticks(np.arange(1, height) - 0.5, minor=True)
         for row, place in np.argwhere(rows.fraction >= VISIBLE).tolist():
@@ -314,13 +340,14 @@ def _draw(ax: Axes, rows: HeatmapRows) -> AxesImage:
 
 
 def _label_axes(ax: Axes, rows: HeatmapRows, answer: Answer | Allocation) -> None:
-    ticks = [
-        place if np.isnan(has) else f"{place}\n{used:.3g} of {has:g}"
-        for place, used, has in zip(
-            rows.places, rows.used.tolist(), rows.capacity.tolist(), strict=True
-        )
-    ]
-    ax.set_xticks(np.arange(len(rows.places)), ticks)
+    if len(rows.places) <= MAX_LABELLED:
+        ticks = [
+            place if np.isnan(has) else f"{place}\n{used:.3g} of {has:g}"
+            for place, used, has in zip(
+                rows.places, rows.used.tolist(), rows.capacity.tolist(), strict=True
+            )
+        ]
+        ax.set_xticks(np.arange(len(rows.places)), ticks)
     if rows.labels:
         ax.set_yticks(np.arange(len(rows.labels)), rows.labels, fontsize=LABEL)
     instance = instance_of(answer)
@@ -331,4 +358,6 @@ def _label_axes(ax: Axes, rows: HeatmapRows, answer: Answer | Allocation) -> Non
         title, below = "fraction of time on each pool", "pool (GPUs in use, mean over time)"
     else:
         title, below = "fraction of time with each resource", "resource (in use, mean over time)"
+    if len(rows.places) > MAX_LABELLED:
+        below = f"{'pools' if rows.pooled else 'resources'}, in the order of the instance"
     head(ax, f"{instance.name}: {title}", subtitle, below, rows.row_words)

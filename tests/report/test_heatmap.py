@@ -88,6 +88,23 @@ def test_many_different_jobs_are_sorted_and_put_in_bands(large: Solution) -> Non
     np.testing.assert_allclose(time, by_pool, atol=1e-6)
 
 
+def test_many_pools_are_put_in_bands_without_labels() -> None:
+    pools, jobs = 1000, np.arange(900)
+    rates = np.zeros((len(jobs), pools))
+    rates[jobs, jobs] = 1.0
+    instance = optsched.Instance.from_arrays(
+        pools={f"p{pool}": 1 for pool in range(pools)}, throughput=rates
+    )
+    solution = optsched.solve(instance)
+    rows = heatmap_rows(solution.allocation)
+    assert rows.fraction.shape == (MAX_BANDS, MAX_BANDS)
+    assert rows.places_in.sum() == pools
+    assert (rows.fraction.T @ rows.size).sum() == pytest.approx(900)
+    ax = allocation_heatmap(solution)
+    assert ax.get_xlabel() == "pools, in the order of the instance"
+    assert len(ax.get_xticks()) + len(ax.get_xticks(minor=True)) < 20
+
+
 def test_a_negligible_fraction_is_no_use_of_a_pool() -> None:
     instance = optsched.Instance.from_arrays(
         pools={"a": 60, "b": 60}, throughput=np.random.default_rng(1).uniform(1, 2, (200, 2))
