@@ -138,15 +138,7 @@ def parse_rates(value: object) -> tuple[RateEntry, ...]:
     """
     if not isinstance(value, dict):
         raise _refuse("", value, 'an object such as {"v100": 40.2} (rates by pool or GPU type)')
-    # The common case, without a call for each place.
-    entries: list[RateEntry] = [
-        (place, 0, 0, rate)
-        for place, rate in value.items()
-        if type(rate) is float and SMALLEST <= rate <= LARGEST and type(place) is str
-    ]
-    if len(entries) == len(value):
-        return tuple(entries)
-    entries = []
+    entries: list[RateEntry] = []
     # Three levels: place, then GPUs, then nodes, each of the last two optional.
     for place, by_count in value.items():
         if not isinstance(place, str):
@@ -447,8 +439,11 @@ class JobDocument(Document):
     history: HistoryDocument | None = None
 
 
-PLAIN_JOBS: Mapping[str, Any] = {"gpus": PositiveCount, "throughput": dict[str, Positive] | None}
-"""What fields of jobs usually are: gangs, and a rate above 0 by place."""
+_PlainRate = Annotated[
+    Positive | Annotated[float, Field(ge=0, le=0)], Field(union_mode="left_to_right")
+]
+PLAIN_JOBS: Mapping[str, Any] = {"gpus": PositiveCount, "throughput": dict[str, _PlainRate] | None}
+"""What fields of jobs usually are: gangs, and a rate by place."""
 
 
 class ColocationDocument(Document):

@@ -116,7 +116,7 @@ class RateInterner:
             place=np.fromiter(map(self._place_rows.__getitem__, names), np.int64, count),
             gpus=condensed(gpus),
             nodes=condensed(nodes),
-            rate=np.array(rate, np.float64),
+            rate=np.array(rate, np.float64) + 0.0,  # turns -0.0 into 0.0
             places=self.places,
             levels=self.levels,
         )

@@ -369,7 +369,10 @@ def columns_of(
     columns = {}
     for name, (kind, default) in fields.items():
         if name in given:
-            values = [document.get(name, default) for document in documents]
+            try:
+                values = list(map(itemgetter(name), documents))
+            except KeyError:  # some documents leave it out
+                values = [document.get(name, default) for document in documents]
             checked = _checked(plain[name], values) if name in plain else None
             checked = _checked(kind, values) if checked is None else checked
             if checked is None:

@@ -120,7 +120,7 @@ def test_what_is_wrong_is_said_in_the_same_words(
     assert errors[0] == errors[1] and f"jobs[2].{field}" in errors[0]
 
 
-@given(st.lists(st.floats(SMALLEST, LARGEST), max_size=20))
+@given(st.lists(st.just(0.0) | st.floats(SMALLEST, LARGEST), max_size=20))
 def test_numbers_are_written_as_json_has_them(values: list[float]) -> None:
     assert json_numbers(np.array(values)) == [repr(value) for value in values]
     large = [max(value, 1e-4) for value in values]
