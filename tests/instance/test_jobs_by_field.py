@@ -95,8 +95,9 @@ def test_plain_jobs_are_read_field_by_field(monkeypatch: pytest.MonkeyPatch) -> 
         return found[-1]
 
     monkeypatch.setattr(reading, "columns_of", seen)
-    instance_of(JOBS[:3])
-    assert found[0]["throughput"] == [None, {"v100": 4.0, "k80": 1.5}, {"v100": 4.0, "k80": 1.5}]
+    instance_of(JOBS[:4])
+    rates = {"v100": 4.0, "k80": 1.5}
+    assert found[0]["throughput"] == [None, rates, rates, {"v100": 4.0, "k80": 0.0}]
 
 
 @pytest.mark.parametrize(
