@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import chain
 from operator import is_, itemgetter
 from typing import TypeVar
 
@@ -98,8 +98,15 @@ class JobPlaces:
         if self.everything:
             return written
         if self.in_order:
-            return tuple(compress(written, (self.place >= 0).tolist()))
+            return tuple(chain.from_iterable(written[run] for run in self._runs()))
         return tuple([written[row] for row in self.kept.tolist()])
+
+    def _runs(self) -> list[slice]:
+        """The kept jobs as slices of old rows, if they keep their order."""
+        breaks = (np.diff(self.kept) != 1).nonzero()[0] + 1
+        first = self.kept[np.append(0, breaks)].tolist() if len(self.kept) else []
+        last = self.kept[np.append(breaks, len(self.kept)) - 1].tolist() if first else []
+        return [slice(start, end + 1) for start, end in zip(first, last, strict=True)]
 
 
 def check_match(instance: Instance, added: Instance) -> None:

@@ -194,11 +194,11 @@ class Ledger(Displayed):
         partner = new_row[self.partner]
         removed = (job < 0) | ((partner < 0) & (self.partner >= 0))
         kept = (~removed).nonzero()[0]
-        key = self.key.take(kept, axis=0)
-        key[:, 0], key[:, 1] = job[kept], partner[kept]
         left = self._left_to_partners((removed & (self.partner >= 0)).nonzero()[0], leave)
         carried = np.concatenate([left[rows], np.zeros(added)])
-        return replace(self._rows(kept, carried), key=key)
+        revised = self._rows(kept, carried)
+        revised.key[:, 0], revised.key[:, 1] = job[kept], partner[kept]
+        return revised
 
     def _left_to_partners(self, pairs: IntArray, leave: IntArray | None) -> FloatArray:
         """Carried time of each job after some rows of pairs are removed, shape (jobs,)."""
@@ -259,16 +259,17 @@ class Ledger(Displayed):
         time that they received is carried over to their jobs.
         """
         kept = rows | (self.fraction > 0)
-        return replace(self._rows(kept, _carried(self, ~kept)), runs=rows[kept])
+        stays = kept.nonzero()[0]
+        return replace(self._rows(stays, _carried(self, ~kept)), runs=rows[stays])
 
-    def _rows(self, kept: IntArray | BoolArray, carried: FloatArray) -> Ledger:
-        """The ledger of some rows with other carried times."""
+    def _rows(self, kept: IntArray, carried: FloatArray) -> Ledger:
+        """The ledger of some rows with other carried times; its arrays are new."""
         return Ledger(
-            self.key[kept],
-            self.fraction[kept],
-            self.owed[kept],
-            self.received[kept],
-            self.runs[kept],
+            self.key.take(kept, axis=0),  # a third of the time of an index or a mask
+            self.fraction.take(kept),
+            self.owed.take(kept),
+            self.received.take(kept),
+            self.runs.take(kept),
             carried,
         )
 

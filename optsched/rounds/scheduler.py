@@ -646,7 +646,7 @@ class Scheduler(ClosedByWith, Displayed):
             return self._live.now
         given = self._clock() if now is None and self._clock is not None else now
         if (
-            not isinstance(given, int | float)
+            not isinstance(given, (int, float))
             or isinstance(given, bool)
             or not abs(given) <= LARGEST
         ):

@@ -9,9 +9,8 @@ in `optsched.rounds.telling`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -107,8 +106,7 @@ def without_lost(state: RoundState) -> NewState:
 Time = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True)
-class EventEffect:
+class EventEffect(NamedTuple):
     """The effect of an event that is checked, but not applied yet.
 
     Attributes
