@@ -10,7 +10,8 @@ GPUs come and go in nodes, as a cluster grows and shrinks:
 - CPUs and memory of a pool (``v100.cpu``) are spread over its usable nodes in proportion to their
   amounts.
 
-The topology stays as it is: nodes that are added to an explicit one have no links.
+The topology stays as it is: nodes that are added to an explicit one have no links. Racks and other
+levels lose the removed nodes; an added node is in no group.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ def resized(instance: Instance, add: Mapping[str, float]) -> Instance:
     for name, amount in add.items():
         _check(name, amount, cluster, now)
         cluster = _changed(cluster, name, float(amount), now)
+    if cluster.pools is not instance.cluster.pools:
+        cluster = replace(cluster, level_document=_levels_left(instance.cluster, cluster))
     name = f"{instance.name} with {', '.join(words_of(add))}" if add else instance.name
     table = _still_running(instance.jobs_table, instance.cluster, cluster)
     return replace(instance, name=name, cluster=cluster, jobs_table=table)
@@ -230,6 +233,34 @@ def _of_nodes_left(resource: Resource, before: Pool, after: Pool) -> Resource:
         none = f"no node of the resource {resource.name} left"
         raise InvalidArgument(f"add {before.name}", none, "one or more")
     return resource._replace(nodes=nodes)
+
+
+def _levels_left(before: Cluster, after: Cluster) -> dict[str, dict[str, list[str]]] | None:
+    """The document of the levels without removed nodes, from the smallest groups to the largest.
+
+    Levels that come from links are written out: among other nodes, the same links may make other
+    levels, and rates name those that were there.
+    """
+    stated = before.level_document
+    if stated is None:
+        return None
+    if isinstance(stated, str):
+        number = before.numbering.by_name
+        stated = {
+            level.name: {
+                group: [name for name, row in number.items() if level.group[row] == place]
+                for place, group in enumerate(level.groups)
+            }
+            for level in before.levels
+        }
+    left = after.numbering.by_name
+    return {
+        level.name: {
+            group: [name for name in nodes if name in left]
+            for group, nodes in stated[level.name].items()
+        }
+        for level in before.levels
+    }
 
 
 def _still_running(table: JobTable, before: Cluster, after: Cluster) -> JobTable:

@@ -336,3 +336,37 @@ def test_the_solver_has_the_memory_of_the_policy() -> None:
         assert rounds(scheduler, 1)[0].fallback is None
         scheduler.set_policy({})
         assert scheduler._process.memory == half
+
+
+# --- nodes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stated", [True, False])
+@pytest.mark.parametrize("more", [-1, -2, 1])
+def test_racks_remain_when_nodes_come_and_go(stated: bool, more: int) -> None:
+    """Two racks of two nodes, which links join; two nodes fewer leave one rack, which all are in."""
+    racks = {"rack": {"r0": ["n0", "n1"], "r1": ["n2", "n3"]}}
+    ends = [("n0", "s0"), ("n1", "s0"), ("n2", "s1"), ("n3", "s1"), ("s0", "s1")]
+    links = [
+        {"source": end, "target": switch, "bandwidth": 5.0 if end == "s0" else 50.0}
+        for end, switch in ends
+    ]
+    names = ("n0", "n1", "n2", "n3", "s0", "s1")
+    topology = {"nodes": [{"id": name} for name in names], "edges": links}
+    nodes = [{"name": f"n{row}", "gpus": 1} for row in range(4)]
+    rates = {"v100": {"2": {"rack": 2.0, "cluster": 1.0}}}
+    jobs = [{"id": name, "gpus": 2, "throughput": rates, "steps": 1e9} for name in "ab"]
+    given = instance_document([{"name": "v100", "nodes": nodes, "gpus_per_node": 1}], jobs[:1])
+    given["cluster"] |= {"topology": topology, "levels": racks if stated else "topology"}
+    with Scheduler(given, {"ranking": "fcfs"}, isolate=False) as scheduler:
+        scheduler.solve(0.0)
+        scheduler.resize({"v100": more}, now=1.0)
+        scheduler.submit(jobs[1:])
+        plan = scheduler.solve(ROUND)
+        assert [item.gpus for item in plan.keep] == [("n0/0", "n1/0")]
+        assert [len(item.nodes) for item in plan.start] == [2] * (more > 0)
+        state = scheduler.state
+        assert optsched.Instance.from_document(state.instance.to_document()).sha256 == (
+            state.instance.sha256
+        )
+        assert [level.name for level in state.instance.cluster.levels] == ["rack"]
