@@ -24,7 +24,6 @@ from optsched.solution.solution import Packed
 from optsched.solving.engine import Engine
 from optsched.verify.cut_short import check_cut_short
 from optsched.verify.findings import RELATIVE, BoundVerdict, Finding, Findings, Verification
-from optsched.verify.nothing import check_empty, check_nothing
 from optsched.verify.numbers import (
     CheckedPoint,
     check_metrics,
@@ -34,7 +33,6 @@ from optsched.verify.numbers import (
 from optsched.verify.placement import check_packed, check_placed
 from optsched.verify.plans import check_plan
 from optsched.verify.reading import SolutionSource, read_solution
-from optsched.verify.rounds import check_document_rounds
 from optsched.verify.rows import (
     AllocationRows,
     check_shares,
@@ -179,7 +177,10 @@ def _check(
     _check_unplaced(subject, findings)
     bound = _check_outcome(subject, findings)
     check_packed(subject, findings)
-    check_document_rounds(subject, resolve, findings)
+    if document.rounds is not None:
+        from optsched.verify.rounds import check_document_rounds  # few files have rounds
+
+        check_document_rounds(subject, document.rounds, resolve, findings)
     check_placed(subject, findings)
     if resolve:
         _check_again(subject, findings)
@@ -246,6 +247,8 @@ def _check_outcome(subject: RebuiltSolution, findings: Findings) -> BoundVerdict
         findings.same("figures", document.figures, None, "a plan has none")
         return check_plan(subject, program, findings)
     if subject.expects_nothing:
+        from optsched.verify.nothing import check_nothing  # most files have an allocation
+
         return check_nothing(subject, program, findings)
     findings.alike("conflicts", document.conflicts, [])
     # Without the columns of all rows no number can be checked.
@@ -307,6 +310,8 @@ def _optimum(
 def _check_closed_form(subject: RebuiltSolution, findings: Findings) -> BoundVerdict:
     """Check a rule, an empty program or an impossible side constraint: solve again and compare."""
     if subject.formulation.sense == "rule" and subject.document.status == Status.LIMIT:
+        from optsched.verify.nothing import check_empty
+
         check_empty(subject, findings)  # stopped by a limit, which cannot be checked
         return "not verifiable"
     if subject.cut_short:

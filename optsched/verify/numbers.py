@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,14 +28,13 @@ from optsched.solution.document import SolutionDocument
 from optsched.solution.explanation import describe_row
 from optsched.solution.solution import DUAL_ROWS, allocation_metrics
 from optsched.solvers import Capability
-from optsched.solving.column_generation import Duals
-from optsched.solving.in_space import bounding_arrays
-from optsched.solving.knapsack_bound import knapsack_bound
 from optsched.solving.outcome import STOPPED
-from optsched.verify.contents import PricedNodes, price_nodes
 from optsched.verify.findings import RELATIVE, BoundVerdict, Findings
 from optsched.verify.run_record import CLAIM, PROOFS, RESIDUAL, check_residuals
 from optsched.verify.subject import RebuiltSolution
+
+if TYPE_CHECKING:
+    from optsched.verify.contents import PricedNodes
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,11 @@ class CheckedPoint:
     def priced_space(self) -> LinearArrays | None:
         """The program with its nodes, where prices of their contents prove the bound; else None."""
         space = self.program.space
-        return None if space is None or space.complete else bounding_arrays(self.program, space)
+        if space is None or space.complete:
+            return None
+        from optsched.solving.in_space import bounding_arrays  # few programs know nodes
+
+        return bounding_arrays(self.program, space)
 
     @cached_property
     def duals(self) -> FloatArray | None:
@@ -118,6 +121,8 @@ class CheckedPoint:
         space, arrays = self.program.space, self.priced_space
         if space is None or arrays is None or self.duals is None:
             return None
+        from optsched.verify.contents import price_nodes  # few programs know nodes
+
         return price_nodes(space, arrays, self.duals)
 
     @cached_property
@@ -130,6 +135,8 @@ class CheckedPoint:
         relaxed = dual_bound(self.dual, self.duals)
         if relaxed is not None and alike(relaxed, self.value, OPTIMALITY, 0.0):
             return None
+        from optsched.solving.knapsack_bound import knapsack_bound  # few programs are assignments
+
         bound = knapsack_bound(self.program, self.arrays, self.duals)
         return bound if bound is None or relaxed is None or bound < relaxed else None
 
@@ -144,6 +151,8 @@ class CheckedPoint:
         pricing = self.subject.pricing
         if bound is None or pricing is None or self.duals is None:
             return bound
+        from optsched.solving.column_generation import Duals  # few files have generated columns
+
         blocks = {block.name: self.duals[block.slice] for block in self.arrays.rows}
         # Columns that were not generated may have positive reduced costs, which are added.
         return bound + pricing.left_out(Duals.of(blocks, self.program))

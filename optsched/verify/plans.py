@@ -16,7 +16,6 @@ from optsched.solution.document import AllocationRow, RowColumns, ScheduleRow
 from optsched.solution.plan import LinearPlan, Plan
 from optsched.solution.solution import DUAL_ROWS
 from optsched.verify.findings import RELATIVE, BoundVerdict, Findings
-from optsched.verify.nothing import check_nothing
 from optsched.verify.numbers import check_contradiction, check_metrics, read_duals
 from optsched.verify.rows import Resolver, check_throughput, compare_rows
 from optsched.verify.run_record import CLAIM, PROOFS, RESIDUAL, check_residuals
@@ -31,6 +30,8 @@ def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> Boun
             findings.add(
                 "schedule", f"found a schedule, expected none: the status is {document.status}"
             )
+        from optsched.verify.nothing import check_nothing  # most files have a plan
+
         return check_nothing(subject, plan, findings)
     findings.alike("conflicts", document.conflicts, [])
     findings.alike("prices", document.prices, {})

@@ -23,11 +23,10 @@ AGAIN = 1e-7
 """Largest difference of a scale that is found again."""
 
 
-def check_document_rounds(subject: RebuiltSolution, resolve: bool, findings: Findings) -> None:
-    """Check the rounds of the file, if it has any; ``resolve`` also makes them again."""
-    document = subject.document.rounds
-    if document is None:
-        return
+def check_document_rounds(
+    subject: RebuiltSolution, document: RoundsDocument, resolve: bool, findings: Findings
+) -> None:
+    """Check the rounds of the file; ``resolve`` also makes them again."""
     if subject.expects_nothing or (not subject.document.allocation and document.slices):
         findings.add("rounds", "found slices, expected null: there is no allocation")
         return

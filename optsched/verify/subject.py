@@ -5,15 +5,13 @@ program.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from pydantic import ValidationError
 
-from optsched.arrays import IntArray
 from optsched.assembly import compile_for, own_constraints
 from optsched.candidates import Candidates, Classes
 from optsched.errors import UsageError
@@ -24,26 +22,19 @@ from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
 from optsched.registry import load_constraint, load_formulation, load_solver
 from optsched.solution import Solution
-from optsched.solution.document import ColumnsMadeDocument, SolutionDocument
+from optsched.solution.document import SolutionDocument
 from optsched.solution.plan import Plan
 from optsched.solvers import Limits
-from optsched.solving.column_generation import (
-    Chosen,
-    ClassPairs,
-    ConfigurationPricing,
-    PairPricing,
-    with_configurations,
-    with_pairs,
-)
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import BY_CLOCK
 from optsched.verify.findings import Findings
 from optsched.verify.rows import AllocationRows, resolve_rows
 from optsched.verify.stages import settle
 
-LARGEST_SEED = 2**31 - 1
+if TYPE_CHECKING:
+    from optsched.verify.generated import Pricing
 
-Pricing = PairPricing | ConfigurationPricing
+LARGEST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -178,10 +169,16 @@ def _built(
         and isinstance(program, AllocationProgram)
         and not nothing_to_decide(program)
     ):
+        from optsched.verify.generated import (  # few files have generated columns
+            check_columns_made,
+            pricing_of,
+            with_columns_in,
+        )
+
         pricing = pricing_of(program)
         kept = classes.columns
         classes = with_columns_in(document, pricing)
-        _check_columns_made(made, pricing, classes.columns - kept, findings)
+        check_columns_made(made, pricing, classes.columns - kept, findings)
         program = _program(formulation, classes)
     if (
         isinstance(program, AllocationProgram)
@@ -192,25 +189,6 @@ def _built(
         if program is None:
             return None
     return RebuiltSolution(document, formulation, candidates, classes, program, pricing)
-
-
-def _check_columns_made(
-    made: ColumnsMadeDocument,
-    pricing: Pricing,
-    used: int,
-    findings: Findings,
-) -> None:
-    """How many columns were generated: at least those in use, at most those that there can be."""
-    what = pricing.of_what
-    possible = pricing.count
-    findings.same("columns_made.of", made.of, what)
-    findings.same("columns_made.possible", made.possible, possible, f"the {what} there can be")
-    if not used <= made.made <= possible:
-        most = f"{possible}, which there can be"
-        findings.add(
-            "columns_made.made",
-            f"found {made.made}, expected from {used}, which are in use, to {most}",
-        )
 
 
 def _program(formulation: Formulation, classes: Classes) -> AllocationProgram | Plan | None:
@@ -322,66 +300,3 @@ def _check_own_constraints(
 
 def _as_written(document: Mapping[str, Any]) -> Any:
     return json.loads(json.dumps(document))
-
-
-# --- generated columns: pairs of jobs, or configurations, that the file names ---------------------
-
-
-def pricing_of(program: AllocationProgram) -> Pricing:
-    """The pricing of columns on demand; raises `UsageError` if they cannot be priced."""
-    pairs = program.classes.candidates.elastic is None
-    return PairPricing.of(program) if pairs else ConfigurationPricing.of(program)
-
-
-def with_columns_in(document: SolutionDocument, pricing: Pricing) -> Classes:
-    """The classes with the columns that the file names."""
-    if isinstance(pricing, PairPricing):
-        return with_pairs(pricing, pairs_in(document, pricing))
-    return with_configurations(pricing, configurations_in(document, pricing))[0]
-
-
-def pairs_in(document: SolutionDocument, pricing: PairPricing) -> ClassPairs:
-    """The pairs of classes that rows of the file name,
-    as far as they can share GPUs so; others are no columns.
-    """
-    C = pricing.classes
-    names = C.instance.jobs_table.names
-    pools = C.instance.cluster.pool_index
-    # Names that do not exist make no column; they are reported where rows are resolved.
-    rows = [
-        (
-            *(int(C.of_job[names.index(job)]) for job in row.jobs),
-            pools[row.pool],
-            row.gpus,
-            row.nodes,
-        )
-        for row in document.allocation
-        if row.jobs is not None
-        and row.pool is not None
-        and row.pool in pools
-        and all(job in names for job in row.jobs)
-    ]
-    first, second, pool, gpus, nodes = _numbers(rows, 2)
-    return pricing.possible(first, second, pricing.table.find(pool, gpus, nodes))
-
-
-def configurations_in(document: SolutionDocument, pricing: ConfigurationPricing) -> Chosen:
-    """The configurations of classes that rows of the file name,
-    as far as they can be made columns.
-    """
-    C = pricing.classes
-    names = C.instance.jobs_table.names
-    pools = C.instance.cluster.pool_index
-    rows = [
-        (int(C.of_job[names.index(row.job)]), pools[row.pool], row.gpus, row.nodes)
-        for row in document.allocation
-        if row.job is not None and row.pool is not None and row.pool in pools and row.job in names
-    ]
-    return pricing.possible(*_numbers(rows, 1))
-
-
-def _numbers(rows: Sequence[tuple[int, ...]], classes: int) -> IntArray:
-    """Rows of numbers by column; the first columns are classes (below 0: not in the program)."""
-    # A number beyond 64 bits is no configuration of the program.
-    there = [row for row in rows if min(row[:classes]) >= 0 and max(row) < np.iinfo(np.int64).max]
-    return np.array(there, np.int64).reshape(-1, classes + 3).T
