@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from pydantic import Field
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
+from optsched.arrays.matrices import rows_of, scaled_rows
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.candidates.going_on import UNKNOWN_END, going_on, unknown_ends
 from optsched.display import moment
@@ -94,8 +95,13 @@ class Supply:
             G[row] = np.array(numbers, np.float64)[np.minimum(number, len(numbers) - 1)]
         held, begin, until = self._held
         early = ROUNDING * round_
-        holds = (times >= begin[:, np.newaxis] - early) & (times < until[:, np.newaxis] - early)
-        return np.asarray(np.maximum(G - held @ holds, 0.0), np.float64)
+        # What changes at each moment; what ends after the last one changes nothing.
+        changes = np.zeros((len(G), len(times) + 1))
+        resource, stretch, amount = sp.find(held)
+        first, beyond = (np.searchsorted(times, part - early)[stretch] for part in (begin, until))
+        np.add.at(changes, (resource, first), amount)
+        np.subtract.at(changes, (resource, beyond), amount)
+        return np.asarray(np.maximum(G - np.cumsum(changes, axis=1)[:, :-1], 0.0), np.float64)
 
     @cached_property
     def most(self) -> FloatArray:
@@ -135,7 +141,7 @@ class Supply:
         return np.unique(np.array([*opened, *rounds, *of_jobs], np.float64))
 
     @cached_property
-    def _held(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _held(self) -> tuple[sp.csc_matrix, FloatArray, FloatArray]:
         """What running jobs hold, shape (R, stretches), and the seconds from now between which they
         do, shape (stretches,).
 
@@ -143,31 +149,27 @@ class Supply:
         the node opens. A planned job that runs there counts as a negative amount until then: its
         own columns use the capacity.
         """
-        candidates = self.C.candidates
-        job = candidates.instance.jobs_table.places.job
+        candidates, places = self.C.candidates, self.C.instance.jobs_table.places
+        some = np.flatnonzero(self.held[places.job] > 0)
+        job = places.job[some]
         unplanned = of_best_effort(candidates) | ~candidates.present
         unplanned = (unplanned | unknown_ends(candidates, self.held))[job]
-        held_for, left_out, on_nodes = self.held[job], self._left_out[job], self._on_nodes
-        stretches: list[tuple[FloatArray, float, float]] = []
-        for place in np.flatnonzero(held_for > 0).tolist():
-            amount, end = self._of_running(place)
-            end = min(end, float(held_for[place]))
-            parts = self._by_opening(place)
-            # Rounds leave out jobs on closed nodes, and take off what these hold of other
-            # resources.
-            if unplanned[place] and not (left_out[place] and parts[-1][0] > 0):
-                stretches.append((np.where(on_nodes, 0.0, amount), 0.0, end))
-            for opens, part in parts:
-                on_closed = np.where(on_nodes, part * amount, 0.0)
-                if unplanned[place]:
-                    stretches.append((on_closed, opens, end))
-                else:
-                    stretches.append((-on_closed, 0.0, min(opens, end)))
-        kept = [(held, begin, end) for held, begin, end in stretches if begin < end and held.any()]
-        if not kept:
-            return np.zeros((len(self.C.capacity), 0)), np.zeros(0), np.zeros(0)
-        held, begin, until = zip(*kept, strict=True)
-        return np.stack(held, axis=1), np.array(begin), np.array(until)
+        held, end = self._of_running(some)
+        end = np.minimum(end, self.held[job])
+        of, opens, part = self._by_opening(some)
+        # Rounds leave out jobs on closed nodes, and take off what these hold of other resources.
+        closed = mask_of(of[opens > 0], len(some))
+        whole = np.flatnonzero(unplanned & ~(closed & self._left_out[job]))
+        on_nodes = scaled_rows(held, self._on_nodes * 1.0)
+        part = np.where(unplanned[of], part, -part)
+        on_closed = sp.csc_matrix(on_nodes[:, of].multiply(part[np.newaxis, :]))
+        amount = sp.csc_matrix(sp.hstack([(held - on_nodes)[:, whole], on_closed]))
+        amount.eliminate_zeros()
+        begin = np.append(np.zeros(len(whole)), np.where(unplanned[of], opens, 0.0))
+        until = np.minimum(end[of], np.where(unplanned[of], np.inf, opens))
+        until = np.append(end[whole], until)
+        kept = np.flatnonzero((begin < until) & (np.diff(amount.indptr) > 0))
+        return amount[:, kept], begin[kept], until[kept]
 
     @property
     def _left_out(self) -> BoolArray:
@@ -178,30 +180,40 @@ class Supply:
                 left_out |= mask
         return left_out
 
-    def _of_running(self, place: int) -> tuple[FloatArray, float]:
-        """What a job that runs holds, shape (R,), and seconds from now to its end: inf where that
-        is not known.
+    def _of_running(self, some: IntArray) -> tuple[sp.csr_matrix, FloatArray]:
+        """What running jobs hold, shape (R, jobs), and seconds from now to their ends: inf where
+        these are not known; then they hold their GPUs.
         """
-        column, end = going_on(self.C.candidates, place)
-        if column >= 0:
-            return self.C.candidates.usage[:, [column]].toarray().ravel(), end
-        places = self.C.instance.jobs_table.places
-        of_pool = self.C.resources.pool == places.pool[place]
-        return np.where(of_pool, float(places.length[place]), 0.0), end
+        column, end = going_on(self.C.candidates, some)
+        places, pool = self.C.instance.jobs_table.places, self.C.resources.pool
+        unknown = np.flatnonzero(column < 0)
+        resource, of = np.nonzero(pool[:, np.newaxis] == places.pool[some[unknown]])
+        gpus = places.length[some[unknown[of]]].astype(np.float64)
+        shape = len(self.C.capacity), len(some)
+        held = sp.csc_matrix((gpus, (resource, unknown[of])), shape=shape)
+        known = np.flatnonzero(column >= 0)
+        used = sp.csc_matrix(self.C.candidates.usage)[:, column[known]]
+        return sp.csr_matrix(held + used @ rows_of(known, len(some))), end
 
-    def _by_opening(self, place: int) -> list[tuple[float, float]]:
-        """Seconds from now until nodes of a running job take work (inf: never), ascending, and the
-        part of its GPUs that is on them.
+    def _by_opening(self, some: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """(index of ``some``, seconds from now until its nodes take work (inf: never), the part of
+        its GPUs that is on them) of running jobs, in this order.
         """
         instance = self.C.instance
-        numbering = instance.cluster.numbering
-        places = instance.jobs_table.places
-        pool = instance.cluster.pools[int(places.pool[place])]
-        gpu = places.numbers_of(np.array([place]), numbering)
-        opens = np.maximum(pool.node_available_from - instance.now, 0.0)
-        opens = np.where(pool.usable(math.inf), opens, math.inf)
-        times, gpus = np.unique(opens[numbering.row[numbering.node_of(gpu)]], return_counts=True)
-        return list(zip(times.tolist(), (gpus / len(gpu)).tolist(), strict=True))
+        numbering, places = instance.cluster.numbering, instance.jobs_table.places
+        gpus = places.length[some]
+        of, gpu = owners(gpus), places.numbers_of(some, numbering)
+        opens = np.zeros(len(of))
+        row = numbering.row[numbering.node_of(gpu)]
+        for number, pool in enumerate(instance.cluster.pools):
+            here = places.pool[some[of]] == number
+            later = np.maximum(pool.node_available_from - instance.now, 0.0)
+            opens[here] = np.where(pool.usable(math.inf), later, math.inf)[row[here]]
+        order = np.lexsort((opens, of))
+        of, opens = of[order], opens[order]
+        new = np.append(True, (np.diff(of) != 0) | (opens[1:] != opens[:-1]))[: len(of)]
+        count = np.diff(np.append(np.flatnonzero(new), len(of)))
+        return of[new], opens[new], count / gpus[of[new]]
 
     @property
     def _on_nodes(self) -> BoolArray:

@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, mask_of
+from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, mask_of
 from optsched.candidates.classes import Candidates
 
 UNKNOWN_END = "it runs in no configuration of its own, so that its end is not known"
 
 
-def going_on(candidates: Candidates, place: int) -> tuple[int, float]:
-    """The column in which a running job continues, and the seconds from now to its end.
+def going_on(candidates: Candidates, some: IntArray) -> tuple[IntArray, FloatArray]:
+    """The columns in which some running jobs continue, and the seconds from now to their ends.
 
-    If several columns match its pool and GPUs, the slowest is taken. If none matches, the column is
-    -1 and the end is not known: inf.
+    If several columns match the pool and GPUs of a job, the slowest is taken, the first of equally
+    slow ones. If none matches, the column is -1 and the end is not known: inf.
 
     Parameters
     ----------
     candidates : Candidates
-    place : int
-        Row of the running job in `JobTable.places`.
+    some : IntArray
+        Rows of running jobs in `JobTable.places`.
     """
     table, columns = candidates.instance.jobs_table, candidates.columns
-    job = int(table.places.job[place])
-    matches = (columns.kind == candidates.kinds.of_job[job]) & (columns.partner < 0)
-    matches &= (columns.pool == table.places.pool[place]) & (
-        columns.gpus == table.places.length[place]
-    )
-    if not matches.any():
-        return -1, math.inf
-    column = int(np.flatnonzero(matches)[np.argmin(columns.rate[matches])])
-    whole, left = columns.duration[column], table.steps_left[job]
+    places, alone = table.places, np.flatnonzero(columns.partner < 0)
+    alone = alone[np.argsort(columns.rate[alone], kind="stable")]
+    job = places.job[some]
+    known = np.column_stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
+    runs = np.column_stack([candidates.kinds.of_job[job], places.pool[some], places.length[some]])
+    row = find_rows(known, runs)
+    found, end = row >= 0, np.full(len(some), np.inf)
+    column = np.full(len(some), -1, np.int64)
+    column[found] = alone[row[found]]
+    at, job = column[found], job[found]
+    whole, left = columns.duration[at], table.steps_left[job]
     stated = whole * left / table.steps[job]
-    return column, float(left / columns.rate[column] if np.isnan(whole) else stated)
+    end[found] = np.where(np.isnan(whole), left / columns.rate[at], stated)
+    return column, end
 
 
 def unknown_ends(candidates: Candidates, held: FloatArray) -> BoolArray:
@@ -45,6 +46,5 @@ def unknown_ends(candidates: Candidates, held: FloatArray) -> BoolArray:
     ``held``: seconds for which each job keeps its GPUs (`optsched.instance.staying.held_for`).
     """
     places = candidates.instance.jobs_table.places
-    keep = np.flatnonzero(held[places.job] > 0).tolist()
-    unknown = [place for place in keep if going_on(candidates, place)[0] < 0]
-    return mask_of(places.job[unknown], len(held))
+    keep = np.flatnonzero(held[places.job] > 0)
+    return mask_of(places.job[keep[going_on(candidates, keep)[0] < 0]], len(held))

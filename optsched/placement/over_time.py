@@ -173,9 +173,7 @@ def _held_beside(schedule: Schedule) -> tuple[Occupied, FloatArray]:
     seconds = np.where(mask_of(schedule.job, len(C.of_job)), 0.0, held_for(instance))
     held_places = np.flatnonzero(seconds[places.job] > 0)
     jobs = places.job[held_places]
-    ends = np.array(
-        [going_on(C.candidates, place)[1] for place in held_places.tolist()], np.float64
-    )
+    _, ends = going_on(C.candidates, held_places)
     held = occupied_by(instance, jobs)
     return held, instance.now + np.minimum(ends, seconds[jobs])
 
