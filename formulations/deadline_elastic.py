@@ -401,10 +401,7 @@ class ElasticProgram(DeadlineProgram):
         """What there is, beside jobs that go on to their ends too late, as they cannot be
         preempted, and jobs in their exempt time.
         """
-        profile = self._beside_late.copy()
-        for piece in self.levels.exempt_pieces.values():
-            profile.take(Run((piece,)))
-        return profile
+        return self.levels.beside(self._beside_late, self.levels.exempt)
 
     @cached_property
     def _beside_late(self) -> Profile:
@@ -414,8 +411,7 @@ class ElasticProgram(DeadlineProgram):
         times = np.append(0.0, self.supply.changes)
         amounts = self.supply.at(times)
         profile = Profile(times, amounts[self.renewable], self.C.capacity[self.consumable])
-        for piece in self.levels.late_pieces:
-            profile.take(Run((piece,)))
+        profile = self.levels.beside(profile, self.levels.stays & ~self.levels.stays_in_time)
         return Profile(profile.times, np.maximum(profile.free, 0.0), np.maximum(profile.left, 0.0))
 
     @cached_property
@@ -886,9 +882,7 @@ class ElasticProgram(DeadlineProgram):
         _, restarted = self._progress
         held = self.q[self.planned.c] * (self.planned.end - self.planned.start)
         kept = np.bincount(self.planned.number, held, len(self.z))
-        exempt = np.zeros(len(self.C))
-        for job, piece in self.levels.exempt_pieces.items():
-            exempt[self.C.of_job[job]] = Run((piece,)).cost
+        exempt = np.append(self.q, 0.0)[self.levels.current] * self._exempt_until
         total: Expression = (
             self.q[self.w][np.newaxis, :] @ variables.w
             + (self.q[self.of] * self._restores)[np.newaxis, :] @ variables.x
@@ -1071,10 +1065,17 @@ class ElasticProgram(DeadlineProgram):
 
     def _scheduled(self, stretches: FloatArray) -> Schedule:
         """The schedule of stretches, with what their jobs run in their exempt times."""
-        there = set(stretches[:, 0].tolist())
-        exempt = {job: [piece] for job, piece in self.levels.exempt_pieces.items() if job in there}
-        first = np.reshape(stretches_of(exempt), (-1, 4))
+        k = self.C.of_job[stretches[:, 0].astype(np.int64)]
+        k = np.flatnonzero(mask_of(k, len(self.C)) & self.levels.exempt)
+        first = np.zeros((len(k), 4))
+        first[:, 0], first[:, 1] = self.C.first[k], self.c[self.levels.current[k]]
+        first[:, 3] = self._exempt_until[k]
         return schedule_of(self.C, np.concatenate([first, stretches]))
+
+    @property
+    def _exempt_until(self) -> FloatArray:
+        """Seconds from now until the exempt time of each job ends; 0 without; (J,)."""
+        return np.where(self.levels.exempt, self.levels.goes_on_until, 0.0)
 
     def _stretches_of(self, runs: _JobRuns) -> FloatArray:
         """Rows of jobs, columns of the classes, begins and ends; shape (stretches, 4)."""
@@ -1086,18 +1087,16 @@ class ElasticProgram(DeadlineProgram):
         """(job, level, start and end in seconds from now) of the schedule without exempt times."""
         job, c = schedule.job, self._columns_of(schedule)
         start, end = schedule.start - self.now, schedule.end - self.now
-        left = np.ones(len(job), bool)
-        for row, piece in self.levels.exempt_pieces.items():
-            of_job = np.flatnonzero(job == row)
-            if not len(of_job):
-                continue
-            at = of_job[np.argmin(start[of_job])]
-            slack = 2 * float(self._slack(end[at]))
-            stays = schedule.column[at] == piece.level.column and start[at] <= slack
-            if not stays or end[at] < piece.end - slack:
-                name = self.C.instance.jobs_table.names[row]
-                raise ValueError(f"job {name} is stopped within its exempt time")
-            start[at], left[at] = piece.end, end[at] > piece.end + slack
+        order = np.lexsort((start, job))
+        first = order[np.unique(job[order], return_index=True)[1]]
+        first = first[self.levels.exempt[self.C.of_job[job[first]]]]
+        k = self.C.of_job[job[first]]
+        until, slack = self._exempt_until[k], 2 * self._slack(end[first])
+        stays = (c[first] == self.levels.current[k]) & (start[first] <= slack)
+        stopped = ~stays | (end[first] < until - slack)
+        self._refuse(k[stopped], lambda _: "is stopped within its exempt time")
+        left = ~mask_of(first[end[first] <= until + slack], len(job))
+        start[first] = until
         return job[left], c[left], start[left], end[left]
 
     def _stretches(self, x: IntArray, progress: FloatArray) -> list[Stretch]:
@@ -1252,26 +1251,25 @@ class ElasticProgram(DeadlineProgram):
         """Refuse running jobs that go on as they run where they hold more than there is, or use up
         more.
         """
-        runs = {job: Run((piece,)) for job, piece in self.levels.kept_pieces.items()}
-        there, after = self._beside_late, self._beside_late.copy()
-        for run in runs.values():
-            after.take(run)
+        levels, there = self.levels, self._beside_late
+        goes_on = levels.stays_in_time | levels.exempt
+        after = levels.beside(there, goes_on)
         before = there.free[:, np.searchsorted(there.times, after.times, "right") - 1]
         rows, steps = np.nonzero(after.free < -ROUNDING * (1.0 + before))
+        jobs, (held, spent) = self.C.first[goes_on].tolist(), levels.held_on(goes_on)
         if len(rows):
             row, step = int(rows[0]), int(steps[0])
             start, end = [*after.times, math.inf][step : step + 2]
-            held = {
-                job: dict(piece.level.holds).get(row, 0.0) * (piece.begin <= start < piece.end)
-                for job, (piece,) in ((job, run.pieces) for job, run in runs.items())
-            }
+            runs = levels.goes_on_until[goes_on] > start
+            amounts = held[[row]].toarray().ravel() * runs
             words = self._capacity(row, float(before[row, step]), start, end)
-            raise self._overfull("capacity", self.renewable[row], held, before[row, step], words)
+            of_jobs = dict(zip(jobs, amounts.tolist(), strict=True))
+            raise self._overfull("capacity", self.renewable[row], of_jobs, before[row, step], words)
         for row in np.flatnonzero(after.left < -ROUNDING * (1.0 + there.left)).tolist():
-            held = {job: dict(run.spends).get(row, 0.0) for job, run in runs.items()}
+            of_jobs = dict(zip(jobs, spent[[row]].toarray().ravel().tolist(), strict=True))
             resource, left = self.consumable[row], float(there.left[row])
             words = f"there is {amount_of(self.C, resource, left)} in all"
-            raise self._overfull("budget", resource, held, left, words)
+            raise self._overfull("budget", resource, of_jobs, left, words)
 
     def _overfull(
         self, block: str, resource: int, held: Mapping[int, float], there: float, words: str

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from formulations.horizon import ROUNDING
 from formulations.lease_room import Holds
@@ -169,9 +170,6 @@ class LevelJob:
         Whether it must meet its deadline: no other job may take its place.
     preemptible : bool
         Whether it may run in several pieces.
-    exempt_piece : Piece, optional
-        What the job runs from now until its exempt time ends: fixed. Levels are of the work after
-        it.
     exempt : float
         Seconds after each start in which it cannot be stopped.
     """
@@ -181,12 +179,7 @@ class LevelJob:
     release: float = 0.0
     promised: bool = False
     preemptible: bool = True
-    exempt_piece: Piece | None = None
     exempt: float = 0.0
-
-    def pieces(self, run: Run) -> tuple[Piece, ...]:
-        """All of its pieces from now on."""
-        return run.pieces if self.exempt_piece is None else (self.exempt_piece, *run.pieces)
 
     @property
     def goes_on(self) -> Level | None:
@@ -336,6 +329,26 @@ class Profile:
 
     def copy(self) -> Profile:
         return Profile(self.times, self.free, self.left)
+
+    def beside(self, held: sp.csr_matrix, until: FloatArray, spent: FloatArray) -> Profile:
+        """What is left beside jobs that run from now on.
+
+        Parameters
+        ----------
+        held : csr_matrix, shape (R, jobs)
+            What each holds of renewable resources.
+        until : FloatArray, shape (jobs,)
+            Seconds from now until which it does.
+        spent : FloatArray, shape (B,)
+            What all use up.
+        """
+        times = np.union1d(self.times, until)
+        free = self.free[:, np.searchsorted(self.times, times, "right") - 1]
+        resource, job, amount = sp.find(held)
+        ends = np.zeros(free.shape)
+        np.add.at(ends, (resource, np.searchsorted(times, until)[job]), amount)
+        later = np.cumsum(ends[:, ::-1], axis=1)[:, ::-1] - ends
+        return Profile(times, free - later, self.left - spent)
 
     def cheapest(self, job: LevelJob, levelled: bool = False) -> Run | None:
         """The run at the first of the job's choices that fits: the earliest, or `levelled`."""
@@ -715,12 +728,8 @@ class LevelPlan:
 
     def schedule(self, C: Classes) -> Schedule:
         """The plan as a schedule of the classes that the columns of its levels are of."""
-        return schedule_of(
-            C,
-            stretches_of(
-                {self.jobs[n].job: self.jobs[n].pieces(run) for n, run in self.runs.items()}
-            ),
-        )
+        pieces = {self.jobs[number].job: run.pieces for number, run in self.runs.items()}
+        return schedule_of(C, stretches_of(pieces))
 
 
 def _is_worth_less(planned: Run, job: LevelJob, run: Run) -> bool:

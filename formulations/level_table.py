@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse as sp
 
 from formulations.constraints.holdings import gpus_held
 from formulations.horizon import ROUNDING
 from formulations.lease_room import Holds
-from formulations.level_planner import Level, LevelJob, Piece
+from formulations.level_planner import Level, LevelJob, Profile
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Classes
 from optsched.formulation import Restarts
@@ -199,33 +200,33 @@ class LevelTable:
         """Classes whose job goes on to its end, and is in time, (K,)."""
         return np.asarray(self.stays & np.append(self.in_time, False)[self.current])
 
-    @property
-    def late_pieces(self) -> list[Piece]:
-        """What jobs run that go on to their ends and are late."""
-        return list(self._to_the_end(self.stays & ~self.stays_in_time).values())
-
-    @property
-    def kept_pieces(self) -> dict[int, Piece]:
-        """What each job of a plan runs that goes on as it runs, by the job's row: to its end, or
-        until its exempt time ends.
-        """
-        return {**self._to_the_end(self.stays_in_time), **self.exempt_pieces}
-
-    def _to_the_end(self, classes: BoolArray) -> dict[int, Piece]:
-        """What jobs of some classes run that go on to their ends, by the job's row."""
-        rows = self.current[classes]
-        levels = self._levels(rows, self.left[self.k[rows]])
-        pieces = (Piece(level, 0.0, level.shortest) for level in levels)
-        return dict(zip(self.C.first[classes].tolist(), pieces, strict=True))
+    @cached_property
+    def exempt(self) -> BoolArray:
+        """Classes whose job is in its exempt time, and can be stopped after it, (K,)."""
+        return self.preemptible & (self.current >= 0)
 
     @cached_property
-    def exempt_pieces(self) -> dict[int, Piece]:
-        """What each job that is in its exempt time now runs until that ends, by the job's row."""
-        exempt = np.flatnonzero(self.preemptible & (self.current >= 0))
-        levels = self._levels(self.current[exempt], 1.0 - self.left[exempt])
-        until = self.release[exempt].tolist()
-        pieces = (Piece(level, 0.0, end) for level, end in zip(levels, until, strict=True))
-        return dict(zip(self.C.first[exempt].tolist(), pieces, strict=True))
+    def goes_on_until(self) -> FloatArray:
+        """Seconds from now until which the job of each class goes on as it runs now: to its end, or
+        until its exempt time ends; 0 without such a job; (K,).
+        """
+        to_its_end = np.append(self.shortest, 0.0)[self.current]
+        return np.where(self.stays, to_its_end, np.where(self.exempt, self.release, 0.0))
+
+    def held_on(self, classes: BoolArray) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        """What each job of some classes holds that goes on, shape (R, jobs), and what it uses up
+        until it stops, shape (B, jobs).
+        """
+        k, renewable = np.flatnonzero(classes), self.C.resources.renewable
+        usage = sp.csc_matrix(self.C.usage)[:, self.column[self.current[k]]].tocsr()
+        part = np.where(self.exempt[k], 1.0 - self.left[k], self.left[k])
+        spends = usage[~renewable].multiply(part[np.newaxis, :])
+        return usage[renewable], sp.csr_matrix(spends)
+
+    def beside(self, profile: Profile, classes: BoolArray) -> Profile:
+        """What is left beside jobs of some classes that go on as they run now."""
+        held, spent = self.held_on(classes)
+        return profile.beside(held, self.goes_on_until[classes], spent.sum(axis=1).A1)
 
     # --- as objects -------------------------------------------------------------------------------
 
@@ -252,7 +253,6 @@ class LevelTable:
                 float(self.release[k]),
                 bool(self.promised[k]),
                 bool(self.preemptible[k]),
-                self.exempt_pieces.get(job),
                 float(exempt[job]),
             )
             for k, levels in by_class.items()

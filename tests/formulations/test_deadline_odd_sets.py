@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from plan_instances import made, verified
 
 import optsched
+from formulations.deadline_elastic import DeadlineElastic
 from optsched.instance import Instance
 
 
@@ -162,6 +165,39 @@ def test_jobs_that_go_on_with_more_than_there_is_are_named(
         found = verified(optsched.solve(instance, "deadline-elastic", options=options | least))
         assert found.status == "infeasible"
         assert "job runs runs, goes on as it does, and takes 2" in found.conflicts[1].words
+
+
+def calls_of_build(jobs: int, **more: Any) -> int:
+    """Function calls in which the program of so many running jobs is made, without a search."""
+    where = {"pool": "p", "since": -5.0}
+    on_a_gpu = [
+        {"id": f"j{number}", "deadline": 200.0, "arrival": -10.0, **more}
+        | {"options": [{"pool": "p", "gpus": 1, "duration": 50.0 + number}]}
+        | {"running": {**where, "gpus": [f"p-0/{number}"]}}
+        for number in range(jobs)
+    ]
+    instance = on_one_pool(jobs, on_a_gpu)
+    formulation = DeadlineElastic(DeadlineElastic.Options(admission=True)).for_checking()
+    C = formulation.classes(optsched.compile(instance))
+    count = 0
+
+    def profiler(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profiler)
+    try:
+        formulation.build(C)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("more", [{"preemptible": False}, {"exempt_time": 30.0}])
+def test_no_loop_goes_over_jobs_that_go_on(more: dict[str, Any]) -> None:
+    """Loops would take seconds for tens of thousands, outside of the time limit."""
+    few, many = (calls_of_build(jobs, **more) for jobs in (50, 350))
+    assert many < few + 300
 
 
 @pytest.mark.parametrize("resource", ["p", "licences"])
