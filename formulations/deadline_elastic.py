@@ -15,8 +15,9 @@ import scipy.sparse as sp
 from pydantic import Field
 
 from formulations.deadline_fluid import FluidProgram
-from formulations.deadline_program import DONE, DeadlineProgram
+from formulations.deadline_program import DeadlineProgram
 from formulations.horizon import (
+    DONE,
     NO_TIME_FOR_RULE,
     ROUNDING,
     Calendar,
@@ -26,6 +27,7 @@ from formulations.horizon import (
     candidates_of_plan,
     column_deadlines,
     columns_with_deadline,
+    durations,
     each_deadline,
     of_best_effort,
 )
@@ -135,6 +137,10 @@ class DeadlineElastic(Formulation):
     its deadline only leaves nothing to others. In the row ``budget`` sum_t L_ct x_ct stands for w_c
     of jobs with several deadlines, and of all jobs in column generation. Jobs without a deadline
     are unplaced; in rounds they run on GPUs that the plan leaves idle.
+
+    Work that is left of less than 1e-4 s counts as 1e-4 s, and as 0.5 s where ``now`` counts seconds
+    from 1970: such clocks round by 2e-7 s, and solvers keep rows to about 1e-7 s, so that nobody
+    could tell whether less is done. `deadline-fluid` and `elasticflow` count so, too.
 
     Intervals begin where the plan by rule starts or ends something, where a job arrives or must be
     done, and where capacity changes. Beyond ``intervals`` of them those later are merged, so that
@@ -740,7 +746,7 @@ class ElasticProgram(DeadlineProgram):
         work, so that a level uses up its part of the work's.
         """
         used = self.C.usage.tocsr()[self.consumable][:, self.c]
-        return sp.csc_matrix(used @ sp.diags_array(1.0 / self.C.sure_duration[self.c]))
+        return sp.csc_matrix(used @ sp.diags_array(1.0 / durations(self.C, self.c)))
 
     @cached_property
     def charged(self) -> IntArray:

@@ -14,8 +14,9 @@ import scipy.sparse as sp
 from pydantic import Field
 
 from formulations.constraints.holdings import gpus_held
-from formulations.deadline_program import DONE, DeadlineProgram
+from formulations.deadline_program import DeadlineProgram
 from formulations.horizon import (
+    DONE,
     NO_TIME_FOR_RULE,
     ROUNDING,
     Calendar,
@@ -24,6 +25,7 @@ from formulations.horizon import (
     column_deadlines,
     column_values,
     columns_with_deadline,
+    durations,
     each_deadline,
     without_column,
 )
@@ -62,10 +64,6 @@ work: the first number at the prices of the relaxation, the second at those of t
 """
 MOST_BOUNDING = 20_000
 """The limit if only a bound is asked for: such a program is solved in a fraction of a second."""
-NEGLIGIBLE = 1e-4
-"""Seconds of work below which a job is left out of the rows: solvers keep rows to about 1e-7
-seconds.
-"""
 NOTHING = 1e-10
 """A time below this fraction of an interval is rounding of a solver."""
 FOR_BUILDING = 0.7
@@ -120,9 +118,7 @@ class DeadlineFluid(Formulation):
     at the level with the least GPU time that still meets its deadline. The better one is the
     answer, within the bound of the program; a note says which it is. If neither keeps all
     deadlines, the answer is undecided. If this program is infeasible, no schedule keeps all
-    deadlines. A job with less than 1e-4 s of work is left out of the rows ``work``, because a solver
-    could not tell whether it is done; it is planned before the others. So is one with less than
-    0.5 s where ``now`` counts seconds from 1970: such clocks round by 2e-7 s.
+    deadlines. Work of less than 1e-4 s counts as so much, as in `deadline-elastic`.
 
     A program of 300,000 columns y or more without a choice is solved by sifting
     (`optsched.solving.sifting`): it begins with the columns that are cheapest at the prices of a
@@ -241,7 +237,7 @@ class FluidProgram(DeadlineProgram):
     @cached_property
     def d(self) -> FloatArray:
         """Duration of all work in each, s, (c,)."""
-        return self.C.sure_duration[self.c]
+        return durations(self.C, self.c)
 
     @cached_property
     def value(self) -> FloatArray:
@@ -533,7 +529,7 @@ class FluidProgram(DeadlineProgram):
         lp.constrain(time <= np.where(shared, 0.0, length * n[k_row]), name="time")
 
         self._check_building()
-        scale = np.where(self.negligible, 0.0, self._shortest)[of_deadline]
+        scale = self._shortest[of_deadline]
         done = sp.diags_array(scale) @ (self._work @ y - self._by_deadline @ a)
         lp.constrain(
             done >= np.where(self.chooses[of_deadline], 0.0, scale * n[of_deadline]), name="work"
@@ -578,13 +574,6 @@ class FluidProgram(DeadlineProgram):
         shortest = np.full(len(self.C), np.inf)
         np.minimum.at(shortest, self.k, self.d)
         return shortest
-
-    @cached_property
-    def negligible(self) -> BoolArray:
-        """Classes whose jobs have so little work that the program leaves it out, (K,): solvers, or
-        the clock, which rounds begins and ends, could not tell whether it is done.
-        """
-        return self._shortest < max(NEGLIGIBLE, 2.0 * float(np.spacing(self.now)) / DONE)
 
     @cached_property
     def _work(self) -> sp.csr_matrix:
@@ -668,13 +657,9 @@ class FluidProgram(DeadlineProgram):
         if not self.has_schedule:
             return None
         rows, interval = self._rows(x)
-        members, of_class = self.C.jobs_by_class
-        some = np.flatnonzero(self.negligible)
-        first = members[ranges(of_class[some], self._jobs_done(x)[some])]
         try:
-            cuts = not (self.merged or len(first))
-            found = self._cut(rows, interval, slices, timer) if cuts else None
-            return self._filled(rows, interval, first, timer) if found is None else found
+            found = None if self.merged else self._cut(rows, interval, slices, timer)
+            return self._filled(rows, interval, timer) if found is None else found
         except OutOfTime:
             return None
 
@@ -737,12 +722,9 @@ class FluidProgram(DeadlineProgram):
         begin = np.where(late & ~whole, stop - seconds, start)
         return begin, np.where(late | whole, stop, start + seconds)
 
-    def _filled(
-        self, rows: JobRows, interval: IntArray, first: IntArray, timer: Timer
-    ) -> Schedule | None:
+    def _filled(self, rows: JobRows, interval: IntArray, timer: Timer) -> Schedule | None:
         """The schedule in which each job runs in each interval about as long as in the point.
 
-        Those whose work is negligible, ``first``, run as early as they can.
         In each interval the jobs with the least time between arrival and deadline come first, among
         equal ones those that run longest. Work that finds no room runs by rule wherever there is
         room.
@@ -755,7 +737,7 @@ class FluidProgram(DeadlineProgram):
         end = np.minimum(self.edges[interval + 1], self.due[column])
         begin = np.maximum(self.edges[interval], self.release[self.k[column]])
         order = np.lexsort((rows.job, -rows.fraction, end - begin, interval))
-        pieces: dict[int, list[Piece]] = {job: [] for job in np.union1d(rows.job, first).tolist()}
+        pieces: dict[int, list[Piece]] = {job: [] for job in np.unique(rows.job).tolist()}
         done = dict.fromkeys(pieces, 0.0)
 
         def run(job: int, levels: Sequence[Level], **part: Any) -> bool:
@@ -770,9 +752,6 @@ class FluidProgram(DeadlineProgram):
             rest = 1.0 - done[job]
             return any(run(job, levels, work=rest) for levels in jobs[job].choices)
 
-        for job in first.tolist():
-            finish(job)
-        order = order[~np.isin(rows.job[order], first)]
         parts = (part[order].tolist() for part in (rows.job, rows.column, begin, end, work))
         for job, c, start, stop, part in timer.watching(zip(*parts, strict=True)):
             level = next(level for level in jobs[job].levels if level.column == c)
@@ -898,16 +877,7 @@ class FluidProgram(DeadlineProgram):
         y = np.bincount(number, seconds, minlength=len(self.of)).astype(np.float64)
         # Seconds that the clock rounds off count as run.
         seconds += self._slack(end[stretch])
-        self._check_negligible(job)
         return np.concatenate([y, self._done_by(job, number, seconds)])
-
-    def _check_negligible(self, job: IntArray) -> None:
-        """Raise ValueError where a job does not run that must, and has no row that says so."""
-        must = np.append(self.negligible & self.must, False)[self.C.of_job]
-        missing = np.setdiff1d(np.flatnonzero(must), job)
-        if len(missing):
-            name = self.C.instance.jobs_table.names[int(missing[0])]
-            raise ValueError(f"job {name} does not run, and must meet its deadline")
 
     def _check_times(self, job: IntArray, start: FloatArray, end: FloatArray) -> None:
         order = np.lexsort((start, job))

@@ -29,10 +29,6 @@ from optsched.candidates import Classes
 from optsched.formulation import Infeasible
 from optsched.solution import Conflict, Schedule
 
-DONE = 1e-6
-"""Part of its work that may be missing where a job counts as done: the tolerance of
-certificates."""
-
 
 @dataclass(frozen=True)
 class DeadlineProgram(ABC):

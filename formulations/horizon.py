@@ -31,6 +31,11 @@ from optsched.solution import Conflict
 
 ROUNDING = 1e-9
 """Part of a round by which moments may be off, and amounts of a resource."""
+DONE = 1e-6
+"""Part of its work that may be missing where a job counts as done: the tolerance of
+certificates."""
+SHORTEST = 1e-4
+"""Seconds of work that a job has at least (`shortest_work`)."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
 NO_VALUE = "all deadlines that it could keep have the value 0: a plan without it is as good"
 TAKEN = "running jobs, nodes that open later or a restart leave it too little of that"
@@ -160,7 +165,7 @@ class Supply:
         # Rounds leave out jobs on closed nodes, and take off what these hold of other resources.
         closed = mask_of(of[opens > 0], len(some))
         whole = np.flatnonzero(unplanned & ~(closed & self._left_out[job]))
-        on_nodes = scaled_rows(held, self._on_nodes * 1.0)
+        on_nodes = scaled_rows(held, self._on_nodes.astype(np.float64))
         part = np.where(unplanned[of], part, -part)
         on_closed = sp.csc_matrix(on_nodes[:, of].multiply(part[np.newaxis, :]))
         amount = sp.csc_matrix(sp.hstack([(held - on_nodes)[:, whole], on_closed]))
@@ -309,6 +314,19 @@ def column_values(C: Classes) -> FloatArray:
     return np.where(of_option, columns.value[C.kind_column], C.weight[C.class_a])
 
 
+def shortest_work(now: float) -> float:
+    """Seconds that count for work of less: solvers keep rows to about 1e-7 s, and a clock that
+    counts seconds from 1970 rounds begins and ends by 2e-7 s. With less work nobody could tell
+    whether a job is done.
+    """
+    return max(SHORTEST, 2.0 * float(np.spacing(abs(now))) / DONE)
+
+
+def durations(C: Classes, columns: IntArray) -> FloatArray:
+    """Seconds that all work that is left takes in some class columns, at least `shortest_work`."""
+    return np.maximum(C.sure_duration[columns], shortest_work(C.instance.now))
+
+
 def each_deadline(
     job: IntArray, due: FloatArray, value: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
@@ -362,7 +380,7 @@ def needs_of(C: Classes, classes: IntArray, alone: Supply | None = None) -> list
     enough is named; else, where the job would have the time, that is taken from it.
     """
     columns = np.flatnonzero(C.alone & mask_of(classes, len(C))[C.class_a])
-    k, duration, due = C.class_a[columns], C.sure_duration[columns], column_deadlines(C)[columns]
+    k, duration, due = C.class_a[columns], durations(C, columns), column_deadlines(C)[columns]
     last = np.full(len(C), -np.inf)
     np.maximum.at(last, k, due)
     short = np.full(len(columns), -1) if alone is None else alone.too_little(columns)

@@ -802,20 +802,14 @@ def stretches_of(pieces: Mapping[int, Sequence[Piece]]) -> list[Stretch]:
 def schedule_of(C: Classes, stretches: Sequence[Stretch] | FloatArray) -> Schedule:
     """The schedule of some stretches; those that follow each other are one.
 
-    Stretches that the clock rounds to nothing are left out. A job that has no others ends one step
-    of the clock after it begins.
+    Stretches that the clock rounds to nothing are left out.
     """
     table = np.array(stretches, np.float64).reshape(-1, 4)
     job, column = table[:, :2].astype(np.int64).T
     begin, end = table[:, 2:].T
     now = C.instance.now
-    lasts = now + begin < now + end
-    alone = np.zeros(len(job), bool)
-    alone[np.unique(job, return_index=True)[1]] = True
-    alone &= ~np.isin(job, job[lasts])
-    end = np.where(alone, np.nextafter(now + begin, np.inf) - now, end)
     order = np.lexsort((begin, column, job))
-    order = order[(lasts | alone)[order]]
+    order = order[(now + begin < now + end)[order]]
     job, column, begin, end = job[order], column[order], begin[order], end[order]
     new = np.ones(len(job), bool)
     new[1:] = (np.diff(job) != 0) | (np.diff(column) != 0) | (begin[1:] > end[:-1])

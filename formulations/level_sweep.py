@@ -197,6 +197,32 @@ class TimeSweep:
         return _InOrder(self, self.jobs[place]).plan(timer)
 
 
+class _Choices(NamedTuple):
+    """Jobs that may start in a slot, and levels at which they may; jobs ascend, and the best level
+    of each comes first.
+
+    Attributes
+    ----------
+    row : IntArray, shape (n,)
+        Job, as an index of those that are looked at.
+    level : IntArray, shape (n,)
+    begin, end : FloatArray, shape (n,)
+    until : IntArray, shape (n, most)
+        Slots from then on for which it holds each resource of its level.
+    """
+
+    row: IntArray
+    level: IntArray
+    begin: FloatArray
+    end: FloatArray
+    until: IntArray
+
+    def take(self, some: IntArray) -> _Choices:
+        return _Choices(
+            self.row[some], self.level[some], self.begin[some], self.end[some], self.until[some]
+        )
+
+
 class _InOrder:
     """One sweep over the slots.
 
@@ -236,6 +262,20 @@ class _InOrder:
 
     def _start(self, slot: int, places: IntArray) -> IntArray:
         """Start jobs in a slot, by their places in the order; return those that are started."""
+        choices, started = self._choices(slot, places), [places[:0]]
+        while len(choices.row):
+            fits, accepted = self._fitting(slot, choices)
+            chosen = choices.take(accepted)
+            self._take(slot, chosen)
+            place = places[chosen.row]
+            self._planned.append((place, chosen.level, chosen.begin, chosen.end))
+            started.append(place)
+            waits = ~mask_of(chosen.row, len(places))[choices.row[fits]]
+            choices = choices.take(fits[waits])
+        return np.concatenate(started)
+
+    def _choices(self, slot: int, places: IntArray) -> _Choices:
+        """The levels at which jobs would be in time from a slot on, and have room in it."""
         table, (resource, amount, used_up), edges = self._table, self._sweep.uses, self._edges
         options = self._sweep.options[self._k[places]]
         free = self._room[:, slot][resource[options]] >= amount[options] * (1.0 - ROUNDING)
@@ -246,35 +286,22 @@ class _InOrder:
         goes_on = (begin == release) & ~np.isnan(table.onward[level])
         end = begin + table.duration[level]
         end += np.where(goes_on, table.onward[level], table.first[level])
-        due = table.due[level]
-        in_time = np.flatnonzero(end <= due + ROUNDING * np.maximum(due, 1.0))
-        row, level, begin, end = row[in_time], level[in_time], begin[in_time], end[in_time]
-        # Work that the clock rounds to nothing holds its GPUs for a slot, too.
-        until = np.maximum(np.searchsorted(edges, np.minimum(end, edges[-1])), slot + 1)
+        until = np.searchsorted(edges, np.minimum(end, edges[-1]))
         # What is used up is lost for all slots that follow.
         until = np.where(used_up[level], len(edges) - 1, until[:, np.newaxis]) - slot
-        started = [places[:0]]
-        while len(row):
-            fits, accepted = self._fitting(slot, row, level, until)
-            self._take(slot, level[accepted], until[accepted])
-            place = places[row[accepted]]
-            self._planned.append((place, level[accepted], begin[accepted], end[accepted]))
-            started.append(place)
-            left = fits[~mask_of(row[accepted], len(places))[row[fits]]]
-            row, level, begin = row[left], level[left], begin[left]
-            end, until = end[left], until[left]
-        return np.concatenate(started)
+        due = table.due[level]
+        in_time = np.flatnonzero(end <= due + ROUNDING * np.maximum(due, 1.0))
+        return _Choices(row, level, begin, end, until).take(in_time)
 
-    def _fitting(
-        self, slot: int, row: IntArray, level: IntArray, until: IntArray
-    ) -> tuple[IntArray, IntArray]:
-        """Of choices of jobs, which ascend, those with room, and those that are made: the first of
-        each job, if there is room for it beside those of all jobs before.
+    def _fitting(self, slot: int, choices: _Choices) -> tuple[IntArray, IntArray]:
+        """Of choices of jobs those with room, and those that are made: the first of each job, if
+        there is room for it beside those of all jobs before.
 
         Room is the least that is free until the job ends. What jobs hold together is compared with
         the room of each: so the last of those that hold something at a moment has checked it.
         """
         resource, amount, _ = self._sweep.uses
+        row, level, until = choices.row, choices.level, choices.until
         span = slice(slot, slot + int(until.max()))
         least = np.minimum.accumulate(self._room[:, span], axis=1)
         room = least[resource[level], until - 1]
@@ -287,9 +314,10 @@ class _InOrder:
         enough = together.reshape(asked.shape) * (1.0 - ROUNDING) <= room
         return fits, first[(enough | (asked == 0)).all(axis=1)]
 
-    def _take(self, slot: int, level: IntArray, until: IntArray) -> None:
-        """Take what levels hold from a slot on."""
+    def _take(self, slot: int, chosen: _Choices) -> None:
+        """Take what jobs hold from a slot on."""
         resource, amount, _ = self._sweep.uses
+        level, until = chosen.level, chosen.until
         change = np.zeros((len(self._room), int(until.max(initial=0)) + 1))
         np.add.at(change[:, 0], resource[level], amount[level])
         np.subtract.at(change, (resource[level], until), amount[level])

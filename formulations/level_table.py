@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from formulations.constraints.holdings import gpus_held
-from formulations.horizon import ROUNDING
+from formulations.horizon import ROUNDING, durations, shortest_work
 from formulations.lease_room import Holds
 from formulations.level_planner import Level, LevelJob, Profile
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
@@ -90,7 +90,7 @@ class LevelTable:
             due,
             value,
             gpus_held(C)[column],
-            C.sure_duration[column],
+            durations(C, column),
             no_time,
             no_time,
             np.full(len(column), np.nan),
@@ -171,7 +171,7 @@ class LevelTable:
         to_its_end = mask_of(some[is_last], len(left))
         return replace(
             self,
-            duration=self.duration * left[k],
+            duration=np.maximum(self.duration * left[k], shortest_work(self.C.instance.now)),
             onward=np.where(again_on, restoring[k], onward),
             preemptible=self.preemptible & ~to_its_end,
             release=np.where((held > 0) & ~to_its_end, held, self.release),
@@ -226,7 +226,8 @@ class LevelTable:
     def beside(self, profile: Profile, classes: BoolArray) -> Profile:
         """What is left beside jobs of some classes that go on as they run now."""
         held, spent = self.held_on(classes)
-        return profile.beside(held, self.goes_on_until[classes], spent.sum(axis=1).A1)
+        used = np.asarray(spent.sum(axis=1), np.float64).ravel()
+        return profile.beside(held, self.goes_on_until[classes], used)
 
     # --- as objects -------------------------------------------------------------------------------
 

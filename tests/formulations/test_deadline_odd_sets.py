@@ -83,17 +83,18 @@ def test_a_level_without_gpus_uses_up_its_part_alone() -> None:
     assert spent(found) == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("plan", ["deadline-elastic", "deadline-fluid"])
-def test_a_later_deadline_may_be_worth_more(plan: str) -> None:
+@pytest.mark.parametrize("first", [0.0, 1.0])
+def test_a_later_deadline_may_be_worth_more(first: float) -> None:
     options = [
         {"pool": "p", "gpus": 1, "duration": 40.0, "value": value, "attributes": {"deadline": due}}
-        for due, value in ((50.0, 0.0), (100.0, 3.0))
+        for due, value in ((50.0, first), (100.0, 3.0))
     ]
     instance = on_one_pool(1, [{"id": "a", "options": options}])
-    for more in ({}, {"columns": 0}):
-        settings = {"admission": True, **(more if plan == "deadline-elastic" else {})}
-        found = verified(optsched.solve(instance, plan, options=settings))
-        assert (found.objective, found.status) == (0.0, "optimal")
+    of_elastic: tuple[dict[str, Any], ...] = ({}, {"columns": 0}, {"program": False})
+    for plan, settings in (("deadline-fluid", ({},)), ("deadline-elastic", of_elastic)):
+        for more in settings:
+            found = verified(optsched.solve(instance, plan, options={"admission": True, **more}))
+            assert (found.objective, found.status) == (0.0, "optimal")
 
 
 def test_elasticflow_takes_a_level_without_gpus() -> None:
@@ -212,27 +213,36 @@ def test_late_jobs_that_go_on_leave_nothing_where_they_hold_more_than_there_is(
         assert [row["start"] for row in found.schedule.to_records()] == [50.0]
 
 
-def test_work_of_a_nanosecond_that_the_clock_rounds_down_is_done_in_the_program() -> None:
-    options = [
-        {"pool": "p", "gpus": gpus, "duration": duration, "attributes": {"deadline": 175.000000002}}
-        for gpus, duration in ((3, 3e-10), (2, 1e-9))
-    ]
-    levels = {"gpus": {"min": 1, "max": 2, "levels": [1, 2]}, "steps": 1000.0}
-    jobs = [
-        {"id": "tiny", "arrival": 175.0, "options": options},
-        {"id": "long", "arrival": 113.7, "deadline": 1113.7, "restart_cost": 40.0, **levels}
-        | {"throughput": {"p": {"1": 1.0, "2": 2.0}}},
-    ]
-    instance = on_one_pool(3, jobs, now=100.0)
-    found = verified(optsched.solve(instance, "deadline-elastic", options={"intervals": 3}))
-    assert found.certificate.ok
+SHORT_WORK = ((0.0, 1e-12, 1e-4), (100.0, 3e-6, 1e-4), (1.7e9, 0.06, 2.0**-21 / 1e-6))
+"""(now, work, seconds that count for it)."""
+
+
+@pytest.mark.parametrize(("now", "work", "counts"), SHORT_WORK)
+@pytest.mark.parametrize("running", [{}, {"preemptible": False}, {"exempt_time": 0.5e-12}])
+def test_work_that_no_clock_can_tell_counts_as_the_shortest(
+    now: float, work: float, counts: float, running: dict[str, Any]
+) -> None:
+    """The same rule for all programs: three such jobs on a GPU need three times as long."""
+    option = {"pool": "p", "gpus": 1, "duration": work}
+    jobs = [{"id": f"j{n}", "deadline": now + 2.5 * counts, "options": [option]} for n in range(3)]
+    if running:
+        where = {"pool": "p", "gpus": ["p-0/0"], "since": now}
+        jobs[0] |= {"running": where, "arrival": now, **running}
+    instance = on_one_pool(1, jobs, now=now)
+    for plan in ("deadline-elastic", "deadline-fluid", "elasticflow"):
+        found = verified(optsched.solve(instance, plan, options={"admission": True}))
+        assert (found.bound or 0.0) <= 1.0 == found.objective
+        alone = on_one_pool(1, [jobs[0] | {"deadline": now + 0.5 * counts}], now=now)
+        assert optsched.solve(alone, plan).schedule is None
+    decision = optsched.admit(instance, ["j1", "j2"], advise=False)
+    assert decision.admitted == ("j1",)
 
 
 def test_work_that_the_clock_can_hardly_measure_keeps_its_certificate() -> None:
-    """On a clock from 1970 the end of 0.02 s is off by five millionths of that."""
+    """On a clock from 1970 the shortest work is two million ticks: its end is off by half of one."""
     now = 1.7e9
-    duration = 84_000.45 * float(np.spacing(now))
-    job = {"id": "a", "deadline": now + 0.1}
+    duration = 2_000_000.45 * float(np.spacing(now))
+    job = {"id": "a", "deadline": now + 1.0}
     job |= {"options": [{"pool": "p", "gpus": 1, "duration": duration}]}
     for admission in (False, True):
         options = {"admission": admission}
