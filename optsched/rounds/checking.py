@@ -160,8 +160,7 @@ def _jobs_not_ready(view: View, places: RunningJobs) -> Iterator[str]:
     table = view.instance.jobs_table
     job = places.job
     done = (table.steps_left[job] <= 0) & ~view.must[job]
-    late = view.awaits[job] | (table.arrival[job] > view.instance.now) | done
-    for row in job[late].tolist():
+    for row in job[view.not_ready[job] | done].tolist():
         yield f"job {table.names[row]} is not to run now"
 
 

@@ -411,7 +411,7 @@ class RoundRows:
             order=order,
             continues=self.continues,
             group=group,
-            busy=view.awaits | hosts.rowless,
+            busy=view.not_ready | hosts.rowless,
             partner_now=self.partner_now,
             free=room_at_least(free, rows, uses, order[must_run[order]]),
             uses=uses,

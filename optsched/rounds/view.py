@@ -106,6 +106,13 @@ class View:
         return self.must & ~self.outside & ~self.together & holds_whole
 
     @property
+    def not_ready(self) -> BoolArray:
+        """Jobs that may not start in this round: they have not arrived, or their predecessors are
+        not complete; shape (jobs,). Plans of deadlines have rows for the former.
+        """
+        return self.awaits | (self.instance.jobs_table.arrival > self.instance.now)
+
+    @property
     def never_starved(self) -> BoolArray:
         """Jobs to which patience does not apply: they run in any case, or may not run yet."""
         return self.outside | self.awaits | self.must

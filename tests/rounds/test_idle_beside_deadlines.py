@@ -45,6 +45,15 @@ def test_jobs_without_a_deadline_run_on_gpus_that_the_plan_leaves_idle(
     assert [name for name, _ in alone.unplaced] == ["free", "wide"]
 
 
+@pytest.mark.parametrize("formulation", PLANS)
+def test_a_job_that_arrives_later_is_planned_and_takes_no_idle_gpu_before(formulation: str) -> None:
+    later = job("late", {"b": 1.0}, deadline=200.0, arrival=2.0)
+    given = instance(job("now", {"b": 1.0}, deadline=200.0), later)
+    plan = optsched.Scheduler(given, {"formulation": formulation}, isolate=False).solve(now=0.0)
+    assert plan.fallback is None
+    assert [item.job for item in plan.start] == ["now"]
+
+
 @pytest.mark.property
 @pytest.mark.parametrize("formulation", PLANS)
 @pytest.mark.parametrize(
