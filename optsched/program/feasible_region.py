@@ -83,6 +83,8 @@ class FeasibleRegion:
     @cached_property
     def gain(self) -> FloatArray:
         """What one unit of each column adds to the sum of all levels, shape (N,)."""
+        if is_range(self.levels.indices, self.classes.columns):
+            return self.levels.data  # one entry per column, in the order of the columns
         return np.asarray(self.levels.sum(axis=0), np.float64).ravel()
 
     @cached_property

@@ -305,24 +305,26 @@ class AllocationForm:
         ends = (0, *accumulate(sizes.values()))
         return tuple(Block(name, *at) for name, at in zip(sizes, pairwise(ends), strict=True))
 
-    @cached_property
+    @property
     def row_lower(self) -> FloatArray:
-        lower = np.full(self.shape[0], -np.inf)
-        if self._has_levels:
-            lower[self.rows[-1].slice] = 0.0
-        return lower
+        return np.concatenate([lower for lower, _ in self._sides()])
 
-    @cached_property
+    @property
     def row_upper(self) -> FloatArray:
-        """The time of the members, the capacities, and nothing for levels."""
-        upper = np.full(self.shape[0], np.inf)
+        return np.concatenate([upper for _, upper in self._sides()])
+
+    def _sides(self) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Sides of each block: the time of the members, the capacities, and 0 for levels."""
         C = self.region.classes
-        upper[: self.rows[1].stop] = np.concatenate([C.count, C.capacity])
-        return upper
+        for upper in (C.count.astype(np.float64, copy=False), C.capacity):
+            yield constant(-np.inf, len(upper), np.float64), upper
+        if self._has_levels:
+            yield constant(0.0, len(C), np.float64), constant(np.inf, len(C), np.float64)
 
     def row_parts(self) -> Iterator[RowPart]:
         """All rows, block by block."""
-        return rows_of(self.row_lower, self.row_upper)
+        for block, sides in zip(self.rows, self._sides(), strict=True):
+            yield from rows_of(*sides, block.start)
 
     def row_name(self, row: int) -> tuple[str, int]:
         """(block, position in the block) of a row."""

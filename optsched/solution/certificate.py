@@ -179,7 +179,7 @@ def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
     """
     weight = np.abs(y) * arrays.sizes
     is_noise = (weight < 1e-12 * weight.max(initial=0.0)) & (arrays.sizes > 0)
-    return np.where(is_noise, 0.0, y)
+    return np.where(is_noise, 0.0, y) if is_noise.any() else y
 
 
 def noise_of(arrays: LinearForm) -> float:

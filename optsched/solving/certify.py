@@ -521,8 +521,10 @@ def certified_allocation(
     matrix : bool
         False: no matrix is written down. For jobs alone without side rows only.
     """
-    x = cleaned(program, values, runs.name)
-    return certified_clean_allocation(runs, program, x, values, y, arrays, matrix=matrix)
+    # Not kept under a name here: with millions of columns each copy of the point would count.
+    return certified_clean_allocation(
+        runs, program, cleaned(program, values, runs.name), values, y, arrays, matrix=matrix
+    )
 
 
 def certified_clean_allocation(
@@ -553,7 +555,10 @@ def certified_clean_allocation(
     # implied by the duals: levels that are 1e-5 off leave a gap of 1e-5 at x (see
     # `Total.touching`).
     tangent = form_at if program.conic else None
-    point = EvaluatedPoint(form, x, *program.complete_and_value(x), tangent, program)
+    at, value = program.complete_and_value(x)
+    if np.array_equal(at[: len(x)], x):
+        x = at[: len(x)]  # one copy of a long point is enough
+    point = EvaluatedPoint(form, x, at, value, tangent, program)
     return certified_or_nothing(runs, point, values, y)
 
 

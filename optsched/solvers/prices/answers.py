@@ -6,7 +6,7 @@ totals of the columns (and the level), ``y`` the duals of time, capacity and lev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -71,7 +71,7 @@ def duals_above_floors(
         k = np.flatnonzero(of_floor > 0)
         of_rows[measure.row[k]] = -program.classes.count[k] * of_floor[k] / measure.lower[k]
     gain = gain - floors.matrix.T @ of_rows
-    prices = capacity_duals(program, market, known, rent, gain)
+    prices = capacity_duals(program, market, known, rent, lambda: gain)
     paid = rent
     if floors.closed.any():
         # The dual of the time is raised by the reduced cost of a closed column, and the dual of the
@@ -90,7 +90,7 @@ def capacity_duals(
     market: Market,
     known: FloatArray,
     rent: FloatArray,
-    gain: FloatArray,
+    gain: Callable[[], FloatArray],
 ) -> FloatArray:
     """Duals of the rows that limit (`LimitRows`), shape (rows,).
 
@@ -105,8 +105,8 @@ def capacity_duals(
         Prices of the resources of the market.
     rent : FloatArray, shape (K,)
         Worth of a class's time.
-    gain : FloatArray, shape (N,)
-        What one unit of each column is worth.
+    gain : callable
+        What one unit of each column is worth, shape (N,); few programs ask for it.
     """
     C, limits = program.classes, program.limit_rows
     # Resources without a limit are in no market: their price is 0.
@@ -115,9 +115,9 @@ def capacity_duals(
     none = np.flatnonzero(limits.most <= 0)
     if not len(none):
         return prices
-    gain = gain - rent[C.class_a] - limits.matrix.T @ prices
+    gains = gain() - rent[C.class_a] - limits.matrix.T @ prices
     held = sp.coo_matrix(limits.matrix[none])
     dearest = np.zeros(len(none))
-    np.maximum.at(dearest, held.row, gain[held.col] / held.data)
+    np.maximum.at(dearest, held.row, gains[held.col] / held.data)
     prices[none] = dearest
     return prices

@@ -13,7 +13,7 @@ from optsched.solvers.base import Limits
 from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.prices.answers import capacity_duals, duals_above_floors, values_of
 from optsched.solvers.prices.market import Market, market_of
-from optsched.solvers.prices.max_min import MaxMinSearch
+from optsched.solvers.prices.max_min import Equilibrium, MaxMinSearch
 from optsched.solvers.prices.merging import merged
 from optsched.solvers.prices.requirements import floor_measures
 from optsched.solvers.prices.targets import TargetSearch, least_levels
@@ -39,16 +39,10 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
         return _level_of_zero(program, market)
     with interrupt_flag() as interrupted:
         watch = Watch(limits, interrupted, market.unit)
-        same = merged(market, market.level)
-        searched = market if same is None else same.market
-        known = None if start is None else start[market.row]
-        # Where nobody's time has a price, the resources are worth the level.
-        before = None if known is None else float(known @ market.capacity) / market.unit
-        search = MaxMinSearch(searched, known, watch, before)
-        search.run()
-        found = search.equilibrium().of_whole(same)
-    gain = program.levels.T @ found.slope
-    prices = capacity_duals(program, market, found.prices, found.rent, gain)
+        found = _searched(market, None if start is None else start[market.row], watch)
+    prices = capacity_duals(
+        program, market, found.prices, found.rent, lambda: program.levels.T @ found.slope
+    )
     gap = "nothing yet"
     if found.level > 0:
         gap = f"gap {max(found.bound / found.level - 1.0, 0.0):.1g}"
@@ -61,6 +55,17 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
         found.passes,
         f"{found.passes} passes, {found.rounds} rounds, {gap}",
     )
+
+
+def _searched(market: Market, known: FloatArray | None, watch: Watch) -> Equilibrium:
+    """What the search finds, from known prices; its memory is free again when this returns."""
+    same = merged(market, market.level)
+    searched = market if same is None else same.market
+    # Where nobody's time has a price, the resources are worth the level.
+    before = None if known is None else float(known @ market.capacity) / market.unit
+    search = MaxMinSearch(searched, known, watch, before)
+    search.run()
+    return search.equilibrium().of_whole(same)
 
 
 def _by_targets(
