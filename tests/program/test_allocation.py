@@ -17,7 +17,11 @@ from optsched.solvers import Limits
 from optsched.solving import Engine
 
 # Private names: lowered forms, which otherwise solvers alone see
-from optsched.solving.certify import EvaluatedPoint, certified_or_nothing
+from optsched.solving.certify import (
+    EvaluatedPoint,
+    certified_allocation,
+    certified_or_nothing,
+)
 
 pytestmark = pytest.mark.property
 
@@ -161,3 +165,21 @@ def test_what_slack_is_worth_counts_beside_rounding() -> None:
     )
     assert outcome.bound is not None and outcome.bound > 1.5 * slack[0]
     assert outcome.certificate.ok, outcome.certificate.problems
+
+
+def test_arrays_over_all_columns_are_kept_once() -> None:
+    """Of ten million jobs each copy is a third of a gigabyte."""
+    C = classes("@quickstart")
+    program = AllocationProgram(C, Minimum(), C.throughput)
+    assert np.shares_memory(program.gain, program.levels.data)
+    engine, solver = Engine(load_solver), load_solver("prices")
+    values = engine.record(engine.use(solver, "")().solve_allocation(program, Limits()))
+    assert values.x is not None
+    form, arrays = program.without_matrix(values.x), program.to_linear().arrays
+    parts = list(form.row_parts())
+    lower, upper = (np.concatenate([part[side] for part in parts]) for side in (1, 2))
+    assert (lower == form.row_lower).all() and (lower == arrays.row_lower).all()
+    assert (upper == form.row_upper).all() and (upper == arrays.row_upper).all()
+    outcome = certified_allocation(engine, program, values, values.y, matrix=False)
+    # A view: the front of the point that has the smallest level behind.
+    assert outcome.x is not None and outcome.x.base is not None
