@@ -321,9 +321,12 @@ def _compiled(
     if model is not None or generate_columns or instance.performance != {"model": "table"}:
         return compile_for(formulation, instance, model, generate_columns, timer)
     view = formulation.plans_ahead, formulation.awaits_nodes
-    if view not in instance.compiled:
-        instance.compiled[view] = compile_for(formulation, instance, timer=timer)
-    candidates: Candidates = instance.compiled[view]
+    kept: Candidates | None = instance.compiled.get(view)
+    if kept is not None:
+        return kept.at(instance)
+    candidates = compile_for(formulation, instance, timer=timer)
+    # Kept without the instance: in a circle of references both would wait for the collector.
+    instance.compiled[view] = replace(candidates, instance=None)  # type: ignore[arg-type]
     return candidates
 
 

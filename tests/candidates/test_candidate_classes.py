@@ -563,9 +563,10 @@ def test_an_answer_is_freed_at_once() -> None:
     gc.collect()
     gc.disable()
     try:
-        solution = optsched.solve("@quickstart")
-        candidates = weakref.ref(solution.candidates)
-        del solution
-        assert candidates() is None
+        instance = optsched.load("@quickstart")
+        solutions = [optsched.solve(instance), optsched.solve(instance)]
+        columns = weakref.ref(solutions[0].candidates.columns)
+        del instance, solutions
+        assert columns() is None
     finally:
         gc.enable()
