@@ -257,9 +257,9 @@ def candidates_of_plan(formulation: Formulation, candidates: Candidates) -> Cand
     In rounds the former stay, though the plan has no place for them: they run on GPUs that it
     leaves idle (`optsched.rounds.idle`).
     """
-    in_rounds = formulation.restarts is not None
-    candidates = without_unknown_ends(candidates, formulation.restarts_of(candidates.instance))
-    if in_rounds:
+    restarts = formulation.restarts_of(candidates.instance)
+    candidates = without_unknown_ends(candidates, restarts)
+    if restarts.in_rounds:
         return candidates
     return candidates.without_jobs(of_best_effort(candidates), BEST_EFFORT)
 

@@ -44,12 +44,15 @@ class Restarts(NamedTuple):
         Seconds for which a running job keeps its GPUs (`held_for`).
     planned : Stretches, optional
         The plan of the last round.
+    in_rounds : bool
+        Whether jobs that the plan has no place for may run on GPUs that it leaves idle.
     """
 
     ran: BoolArray
     restoring: FloatArray
     held: FloatArray
     planned: Stretches | None = None
+    in_rounds: bool = False
 
     @classmethod
     def of(cls, instance: Instance) -> Restarts:

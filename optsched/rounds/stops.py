@@ -134,7 +134,7 @@ class Stops(Displayed):
     def restarts(self) -> Restarts:
         """The restart data that formulations use."""
         held = held_for(self.instance, self.policy.exempt_time)
-        return Restarts(self.service.starts > 0, self._restoring, held)
+        return Restarts(self.service.starts > 0, self._restoring, held, in_rounds=True)
 
     @cached_property
     def _restoring(self) -> FloatArray:

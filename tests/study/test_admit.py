@@ -282,6 +282,17 @@ def test_who_runs_and_cannot_be_preempted_holds_its_gpus_to_its_end(
     assert all(refusal.proven for refusal in decision.refused)
 
 
+def test_the_plan_names_who_runs_beside_it_without_a_deadline() -> None:
+    running = {"pool": "q", "gpus": ["q-0/0"]}
+    busy = job("r", 1.0) | {"running": running, "preemptible": False}
+    del busy["deadline"]
+    decision = admit(cluster([busy]), [job("d", 500.0), job("e", 600.0)], advise=False)
+    assert decision.all_admitted
+    assert decision.plan is not None
+    assert [name for name, _ in decision.plan.unplaced] == ["r"]
+    assert optsched.verify(decision.plan.instance, decision.plan.to_document()).ok
+
+
 def test_jobs_that_count_as_admitted_must_be_possible() -> None:
     with pytest.raises(optsched.InvalidInput, match="deadlines that cannot all be met"):
         admit(cluster([*OLD, job("e", 20.0)]), job("d", 500.0))
