@@ -215,7 +215,8 @@ def parse_json(text: bytes | str, what: str) -> Any:
     if isinstance(text, bytes) and text.startswith(UTF16_MARKS):
         raise InvalidInput("", "text in UTF-16", "a JSON document in UTF-8")
     try:
-        document = pydantic_core.from_json(text)
+        # Most texts that are no keys are names, which differ: a cache of them costs time.
+        document = pydantic_core.from_json(text, cache_strings="keys")
     except ValueError as error:
         words = _LONE_SURROGATE.sub("half of a surrogate pair, which is no character,", str(error))
         raise InvalidInput("", f"text that is not JSON ({words})", "a JSON document") from None
