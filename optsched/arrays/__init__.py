@@ -563,6 +563,20 @@ def find_sorted(keys: IntArray, wanted: IntArray) -> IntArray:
     return np.where(keys[position] == wanted, position, -1)
 
 
+def table_of(*columns: NDArray[Scalar]) -> NDArray[Scalar]:
+    """Columns, and tables, side by side; shape (rows, fields).
+
+    Each field is in one piece of memory, unlike those of `np.column_stack`: reading one field of
+    long rows takes as long as reading all of them.
+    """
+    return np.stack([field for column in columns for field in np.atleast_2d(column.T)]).T
+
+
+def rows_of_table(table: NDArray[Scalar], rows: IntArray) -> NDArray[Scalar]:
+    """``table[rows]``, each field in one piece of memory (`table_of`)."""
+    return table.T.take(rows, axis=1).T
+
+
 def find_rows(known: IntArray, wanted: IntArray) -> IntArray:
     """Index in ``known`` of each wanted row, -1 if it is missing; both of shape (rows, fields)."""
     if not len(known) or not len(wanted):
@@ -594,19 +608,25 @@ def _bytes_of_rows(rows: IntArray) -> list[bytes]:
 
 
 def _found_by_number(known: IntArray, wanted: IntArray) -> IntArray | None:
-    """The same by a lookup table over the first fields; None if these do not distinguish the known
-    rows, or the table would be too large.
+    """The same by a lookup table over the first fields for which it is not too large; None if these
+    do not distinguish the known rows.
     """
     room, number, asked = 1, np.zeros(len(known), np.int64), np.zeros(len(wanted), np.int64)
-    for known_field, wanted_field in zip(known.T, wanted.T, strict=True):
+    others = []
+    # Fields are read several times: each is in one piece (`table_of`), or copied into one.
+    for known_field, wanted_field in zip(
+        np.ascontiguousarray(known.T), np.ascontiguousarray(wanted.T), strict=True
+    ):
         low = min(int(known_field.min()), int(wanted_field.min()))
         size = max(int(known_field.max()), int(wanted_field.max())) - low + 1
+        if size == 1:
+            continue
         if room * size > ROOM * len(known):
-            break
+            others.append((known_field, wanted_field))
+            continue
         room *= size
-        if size > 1:
-            number = number * size + (known_field - low)
-            asked = asked * size + (wanted_field - low)
+        number = number * size + (known_field - low)
+        asked = asked * size + (wanted_field - low)
     row = np.arange(len(known))
     table = np.full(room, -1, np.int64)
     table[number] = row
@@ -614,6 +634,6 @@ def _found_by_number(known: IntArray, wanted: IntArray) -> IntArray | None:
     if (table[number] != row).any():
         return None
     found = table[asked]
-    # The other fields may still differ.
-    same = (known[found] == wanted).all(axis=1)
-    return np.where(same, found, -1)
+    for known_field, wanted_field in others:  # rows with the same number may differ there
+        found[known_field[found] != wanted_field] = -1
+    return found

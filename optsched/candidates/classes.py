@@ -35,7 +35,9 @@ from optsched.arrays import (
     pointers,
     ranges,
     refined,
+    rows_of_table,
     stable_order,
+    table_of,
     take_rows,
     without_repeats,
 )
@@ -669,7 +671,7 @@ class Classes(DisplayedTable):
 
     def labels_of(self, some: IntArray) -> IntArray:
         """`configuration_labels` of some of the columns."""
-        labels = self._labels_of_configurations[self.configuration[some]]
+        labels = rows_of_table(self._labels_of_configurations, self.configuration[some])
         columns = self.candidates.columns
         kind_column = self.kind_column[some]
         if (without_repeats(columns.option) >= 0).any():
@@ -692,7 +694,7 @@ class Classes(DisplayedTable):
         zero = np.zeros(len(table), np.int64)
         share = np.ascontiguousarray(table.share, np.float64).view(np.int64)
         nodes = table.nodes + LEVEL * table.levels
-        return np.column_stack([table.pool, table.gpus, nodes, none, zero, zero, share])
+        return table_of(table.pool, table.gpus, nodes, none, zero, zero, share)
 
     @cached_property
     def alone(self) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, gathered
+from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, gathered, table_of
 from optsched.arrays.values import replace
 from optsched.assembly import (
     compile_for,
@@ -478,17 +478,11 @@ def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) 
     running = view.running
     columns = candidates.columns
     hosts = view.hosts.nonzero()[0]
-    firm = np.column_stack(
-        [
-            candidates.kinds.of_job[hosts],
-            running.pool[hosts],
-            running.gpus[hosts],
-        ]
-    )
+    firm = table_of(candidates.kinds.of_job[hosts], running.pool[hosts], running.gpus[hosts])
     alone = (columns.partner < 0).nonzero()[0]
-    known = np.column_stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
+    known = table_of(columns.kind[alone], columns.pool[alone], columns.gpus[alone])
     of_hosts = find_rows(firm, known) >= 0
-    wanted = np.column_stack([kind, columns.pool[pairs], columns.gpus[pairs]])
+    wanted = table_of(kind, columns.pool[pairs], columns.gpus[pairs])
     return gathered(alone[of_hosts], find_rows(known[of_hosts], wanted), -1)
 
 

@@ -159,7 +159,7 @@ def _ledger_arrays(before: Ledger, after: Ledger) -> dict[str, AnyArray]:
 def _ledger(before: Ledger, arrays: Packed) -> Ledger:
     step = combined("ledger.step", np.ones(int(arrays["ledger.rows"][0]), np.int64), arrays)
     row = step.cumsum() - 1
-    key = np.empty((len(row), before.key.shape[1]), np.int64)
+    key = np.empty((before.key.shape[1], len(row)), np.int64).T
     known = row >= 0
     key[known] = before.key[row[known]]
     key[~known] = arrays["ledger.new"].T

@@ -43,6 +43,7 @@ from optsched.arrays import (
     find_rows,
     gathered,
     mask_of,
+    table_of,
 )
 from optsched.arrays.columns import Columns
 from optsched.arrays.values import cached_property
@@ -258,8 +259,8 @@ class IdleGpus:
         """Columns of jobs alone with the configurations of some columns, -1 for none."""
         C = self._rows.classes
         rows = rows_alone(C, np.unique(job))
-        known = np.column_stack([rows.job, C.labels_of(rows.column)])
-        found = find_rows(known, np.column_stack([job, C.labels_of(column)]))
+        known = table_of(rows.job, C.labels_of(rows.column))
+        found = find_rows(known, table_of(job, C.labels_of(column)))
         return gathered(rows.column, found, -1)
 
     def _wanted(self, fits: BoolArray, idle: BoolArray) -> Wanted:
@@ -421,10 +422,8 @@ class IdleGpus:
         all_rows = self._rows.rows
         waits = mask_of(rows.job[wanted.seat < 0], len(self._left.busy))
         claimed = ((all_rows.fraction > 0) & waits[all_rows.job]).nonzero()[0]
-        known = np.column_stack(
-            [all_rows.job[claimed], all_rows.partner[claimed], all_rows.column[claimed]]
-        )
-        row = find_rows(known, np.column_stack([rows.job, rows.partner, rows.column]))
+        known = table_of(all_rows.job[claimed], all_rows.partner[claimed], all_rows.column[claimed])
+        row = find_rows(known, table_of(rows.job, rows.partner, rows.column))
         return gathered(self._rows.due[claimed], row, np.inf)
 
     def _gain(self, wanted: Wanted) -> FloatArray:

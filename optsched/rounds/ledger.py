@@ -22,6 +22,7 @@ from optsched.arrays import (
     is_range,
     mask_of,
     quotient,
+    rows_of_table,
 )
 from optsched.arrays.columns import Columns
 from optsched.arrays.values import cached_property, replace
@@ -45,7 +46,7 @@ class Ledger(Displayed):
     Attributes
     ----------
     key : IntArray, shape (E, 2 + LABELS)
-        Job, partner (-1: alone), and the numbers of the configuration.
+        Job, partner (-1: alone), and the numbers of the configuration; a `table_of` them.
     fraction : FloatArray, shape (E,)
         Fraction of the time in the allocation in force; 0 for rows that run without a claim.
     owed, received : FloatArray, shape (E,)
@@ -147,7 +148,7 @@ class Ledger(Displayed):
         runs[len(self) :] = True
         zero = np.zeros(len(new))
         longer = Ledger(
-            np.concatenate([self.key, keys[new]]),
+            np.hstack([self.key.T, rows_of_table(keys, new).T]).T,
             np.concatenate([self.fraction, zero]),
             np.concatenate([self.owed, zero]),
             np.concatenate([self.received, zero]),
@@ -160,7 +161,8 @@ class Ledger(Displayed):
         """A ledger of the running rows alone, without claims and deficits."""
         runs = self.runs
         zero = np.zeros(int(runs.sum()))
-        return Ledger(self.key[runs], zero, zero, zero, runs[runs], np.zeros(len(self.carried)))
+        key = rows_of_table(self.key, runs.nonzero()[0])
+        return Ledger(key, zero, zero, zero, runs[runs], np.zeros(len(self.carried)))
 
     def stopped(self, jobs: BoolArray) -> Ledger:
         """After the jobs of a mask stopped running."""
@@ -265,7 +267,7 @@ class Ledger(Displayed):
     def _rows(self, kept: IntArray, carried: FloatArray) -> Ledger:
         """The ledger of some rows with other carried times; its arrays are new."""
         return Ledger(
-            self.key.take(kept, axis=0),  # a third of the time of an index or a mask
+            rows_of_table(self.key, kept),
             self.fraction.take(kept),
             self.owed.take(kept),
             self.received.take(kept),

@@ -22,6 +22,7 @@ from optsched.arrays import (
     gathered,
     mask_of,
     ranges,
+    table_of,
 )
 from optsched.arrays.values import cached_property, replace
 from optsched.candidates import Classes, JobRows, Uses
@@ -120,7 +121,7 @@ def first_of_each_job(rows: JobRows, chosen: IntArray) -> IntArray:
 
 def keys_of(classes: Classes, rows: JobRows) -> IntArray:
     """Rows of an allocation as a `Ledger` identifies them: job, partner and configuration."""
-    key = np.column_stack([rows.job, rows.partner, classes.labels_of(rows.column)])
+    key = table_of(rows.job, rows.partner, classes.labels_of(rows.column))
     return key.astype(np.int64, copy=False)
 
 
@@ -128,10 +129,10 @@ def rows_of_keys(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRo
     """The rows with these keys of a `Ledger`, as far as their columns still exist."""
     first = classes.of_job[key[:, 0]]
     second = gathered(classes.of_job, key[:, 1], -1)
-    known = np.column_stack([classes.class_a, classes.class_b, classes.configuration_labels])
-    column = find_rows(known, np.column_stack([first, second, key[:, 2:]]))
+    known = table_of(classes.class_a, classes.class_b, classes.configuration_labels)
+    column = find_rows(known, table_of(first, second, key[:, 2:]))
     # The column of a pair may name its two classes in the other order.
-    reversed_ = find_rows(known, np.column_stack([second, first, key[:, 2:]]))
+    reversed_ = find_rows(known, table_of(second, first, key[:, 2:]))
     swapped = (column < 0) & (key[:, 1] >= 0)
     column = np.where(swapped, reversed_, column)
     possible = (first >= 0) & ((key[:, 1] < 0) | (second >= 0)) & (column >= 0)
