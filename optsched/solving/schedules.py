@@ -54,11 +54,13 @@ from optsched.solvers import Capability
 from optsched.solvers.closed_form import ClosedForm
 from optsched.solving.attempts import attempt, is_better
 from optsched.solving.certify import (
+    EvaluatedPoint,
     best_of_known_points,
     certified_linear,
     contradicts,
     duals_without_solver,
     nothing_found,
+    recompute,
     unless_interrupted,
     without_point,
 )
@@ -283,16 +285,20 @@ def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) 
         return None  # their programs need a solver
     arrays = plan.program.arrays
     y = duals_without_solver(arrays, None)
-    value, bound = arrays.objective(point), dual_bound(arrays, y)
+    evaluated = EvaluatedPoint(arrays, point, point, arrays.objective(point))
+    values = Values(Termination.BY_RULE, PointStatus.FEASIBLE, x=point, y=y)
+    outcome = recompute(ClosedForm, engine.limits, values, evaluated, y)
     # The bound is a sum in another order.
-    proved = bound is not None and is_closed(value, bound, 0.0, noise_at(arrays, point))
+    bound, noise = outcome.bound, outcome.noise
+    proved = bound is not None and is_closed(evaluated.value, bound, 0.0, noise)
     if not proved and plan.unsearched is None:
         return None
     if proved and end is not Termination.TIME_LIMIT:
         end, why = Termination.OPTIMAL, "no plan is better"
     engine.use(ClosedForm, why)
-    values = Values(end, PointStatus.FEASIBLE, x=point, y=y)
-    outcome = certified_linear(engine, arrays, values, y)
+    outcome = replace(outcome, values=replace(outcome.values, termination=end))
+    if end is not Termination.OPTIMAL and not outcome.certificate.ok:
+        return nothing_found(engine, outcome.values, arrays.is_integer)
     return _without_bound(outcome) if end is Termination.TIME_LIMIT else outcome
 
 
