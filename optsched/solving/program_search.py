@@ -48,21 +48,19 @@ ROUNDED = 1e-6
 """Fraction of the smallest difference between two objective values that counts as rounding."""
 BRIEF_NODES, BRIEF_SHARE = 500, 0.05
 """Nodes of a brief branch and bound, and the fraction of the time that it may take."""
-PATIENCE, LONG_PATIENCE = 2, 50
+PATIENCE, LONG_PATIENCE = 2, 10
 """The search for assignments ends after this many neighbourhoods per job without improvement: first
-where reduced costs leave few columns open, second in the other programs."""
-FEW_OPEN, OPEN_SHARE = 300, 0.5
-"""Open columns, and their fraction of all columns, up to which branch and bound gets most of the
-time."""
+before the bound by prices of jobs, second where that leaves many columns open."""
 TREE_SHARE = 0.3
-"""Fraction of the columns that may be open at the first target of the tree of an assignment."""
+"""Fraction of the columns that are open at the first target of the tree of an assignment up to which
+the tree begins at once; with more it begins after the long search."""
 LAGRANGIAN_SHARE, EVALUATIONS = 0.2, 100
 """Limits of the Lagrangian bound of an assignment: a fraction of the time left, and evaluations."""
 BY_PRICED_JOBS = "; the bound is Lagrangian, each agent solves a knapsack"
 FIRST = 0.1
 """Fraction of the time that may be over when the tree of an assignment begins."""
 LONG = 0.8
-"""Fraction of the time that a local search may take where branch and bound gets little."""
+"""Fraction of the time that may be over when a local search ends."""
 
 
 class PricedBound(NamedTuple):
@@ -167,8 +165,7 @@ class ProgramSearch:
     def search_assignments(self) -> Outcome:
         """Solve the relaxation of a generalised assignment, then search at its duals.
 
-        The next solver starts from the assignment that is found. It gets the rest of the time if
-        reduced costs leave few columns open.
+        The tree starts from the assignment that is found.
         """
         from optsched.solving.core import Core  # few programs are assignments
         from optsched.solving.reassignment import searched_from
@@ -206,8 +203,8 @@ class ProgramSearch:
     def _improve(self, search: Reassignment, core: Core) -> bool:
         """Search while that is promising; returns whether the clock ended it.
 
-        If most columns are open, branch and bound would not end, so the search gets most of the
-        time then.
+        If many columns are open, the tree would not end soon, so it begins where the search finds
+        nothing better any more.
         """
         runs, program = self.runs, self.program
         step = step_of(core.arrays.cost, core.arrays.integer) or 0.0
@@ -225,8 +222,7 @@ class ProgramSearch:
             return short < step * (1.0 - ROUNDED) or self._near(core, value)
 
         # The tree finds good assignments itself, so the search before it is brief
-        priced = False
-        for per_job, part in ((PATIENCE, FIRST), (PATIENCE, SHARE), (LONG_PATIENCE, LONG)):
+        for per_job, part in ((PATIENCE, FIRST), (LONG_PATIENCE, LONG)):
 
             def enough(lost: float, part: float = part) -> bool:
                 nonlocal reported
@@ -237,16 +233,10 @@ class ProgramSearch:
 
             search.run(per_job * search.of.jobs, enough)
             late = not runs.has_time_left(1.0 - part)
-            if not priced and not closed(search.least):
-                priced, self._priced = True, self._lagrangian(core, search.prices.price)
+            if part == FIRST and not closed(search.least):
+                self._priced = self._lagrangian(core, search.prices.price)
                 report()
             if closed(search.least) or self._tree_is_promising(core.arrays):
-                break
-            sharper = core if self._priced is None else self._priced.core
-            few = max(FEW_OPEN, OPEN_SHARE * len(core.loss))
-            if part > FIRST and (
-                sharper.open_columns(core.bound - search.least) <= few or enough(search.least)
-            ):
                 break
         return late
 
@@ -280,7 +270,7 @@ class ProgramSearch:
         return found
 
     def branch_assignments(self) -> Outcome:
-        """Branch and bound by prices of jobs, where these leave few columns open."""
+        """Branch and bound by prices of jobs."""
         from optsched.solvers.closed_form import PricedTree  # few programs are assignments
 
         runs, program, priced = self.runs, self.program, self._priced
@@ -316,12 +306,12 @@ class ProgramSearch:
         return replace(outcome, by_clock=end is Termination.TIME_LIMIT)
 
     def _tree(self, arrays: LinearArrays) -> AssignmentTree | None:
-        """The tree of an assignment; None where it is not promising, or no assignment is known."""
+        """The tree of an assignment; None without prices, a step of costs or an assignment."""
         from optsched.solving.assignment_tree import AssignmentTree
 
         of, priced = self.program.assignment, self._priced
         step = step_of(arrays.cost, arrays.integer)
-        if of is None or priced is None or step is None or not self._tree_is_promising(arrays):
+        if of is None or priced is None or step is None:
             return None
         best = None
         if self._incumbent is not None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FEWEST, MOST = 2, 4
 """Agents whose jobs are divided anew."""
+NEAR = 4.0
+"""Typical losses above the best assignment up to which worse assignments are accepted."""
 MOVABLE = 60
 """Jobs that may move at once; the code of a half has two bits for each, of 62."""
 LISTED = 3000
@@ -141,8 +143,8 @@ class _Neighbourhood(NamedTuple):
 class Reassignment:
     """A search that moves from one feasible assignment to the next.
 
-    It accepts assignments that lose no more than the present one. Within a typical loss of the best
-    one it accepts more, a random amount whose mean is the typical loss: mostly little, sometimes
+    It accepts assignments that lose no more than the present one. Within `NEAR` typical losses of the
+    best one it accepts more, a random amount whose mean is the typical loss: mostly little, sometimes
     enough to leave a valley.
 
     Attributes
@@ -185,7 +187,7 @@ class Reassignment:
         assignment.
         """
         wanted = int(self.random.integers(FEWEST, MOST + 1))
-        near = self.lost <= self.least + self.typical
+        near = self.lost <= self.least + NEAR * self.typical
         spare = float(self.random.exponential(self.typical)) if near else 0.0
         if not self.divide(self._drawn(min(wanted, self.of.agents)), spare):
             return False
