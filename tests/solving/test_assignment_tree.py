@@ -7,11 +7,14 @@ from itertools import product
 import numpy as np
 import pytest
 
+import optsched
 from optsched.arrays import FloatArray, IntArray
 from optsched.decomposition.job_prices import prices_of_jobs
+from optsched.generate import generate
 from optsched.program.assignment import Assignment
 from optsched.solving import assignment_tree
 from optsched.solving.assignment_tree import AssignmentTree, next_reach
+from optsched.solving.reassignment import AssignmentPrices, Reassignment
 
 AGENTS, JOBS = 3, 7
 
@@ -112,3 +115,31 @@ def test_sums_of_large_costs_are_rounded() -> None:
     tree = AssignmentTree(of._replace(cost=of.cost + large), second, price, bound, 1.0)
     tree.run(lambda: False)
     assert tree.least == costs.min() + large * JOBS
+
+
+def test_the_tree_begins_after_the_search_where_many_columns_are_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("optsched.solving.engine.BRIEFLY", 0)
+    monkeypatch.setattr("optsched.solving.program_search.TREE_SHARE", -1.0)
+    instance = generate("gap", jobs=16, agents=4, type="d", seed=2).instance
+    solution = optsched.solve(instance, "gap")
+    assert solution.solver.name == "priced tree" and solution.status == "optimal"
+
+
+def test_worse_assignments_are_accepted_near_the_best_one() -> None:
+    """Four typical losses are near, and farther away only improvements are accepted."""
+    of, _, fitting = assignment(8)
+    prices = AssignmentPrices(of.cost - of.cost.min(axis=0), np.zeros(AGENTS))
+    search = Reassignment(of, prices, fitting[0], np.random.default_rng(1))
+    spares = []
+
+    def divide(agents: IntArray, spare: float) -> bool:
+        spares.append(spare)
+        return False
+
+    search.divide = divide  # type: ignore[method-assign]
+    for typical in (3.5, 4.5):
+        search.lost = search.least + typical * search.typical
+        search.turn()
+    assert spares[0] > 0.0 and spares[1] == 0.0
