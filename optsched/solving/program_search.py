@@ -48,9 +48,9 @@ ROUNDED = 1e-6
 """Fraction of the smallest difference between two objective values that counts as rounding."""
 BRIEF_NODES, BRIEF_SHARE = 500, 0.05
 """Nodes of a brief branch and bound, and the fraction of the time that it may take."""
-PATIENCE, LONG_PATIENCE = 2, 10
-"""The search for assignments ends after this many neighbourhoods per job without improvement: first
-before the bound by prices of jobs, second where that leaves many columns open."""
+PATIENCE, LONG_PATIENCE = 2, 5
+"""The search for assignments ends after this many neighbourhoods without improvement: before the
+bound by prices of jobs, for each job; after it, for each column that it leaves open to the tree."""
 TREE_SHARE = 0.3
 """Fraction of the columns that are open at the first target of the tree of an assignment up to which
 the tree begins at once; with more it begins after the long search."""
@@ -221,24 +221,29 @@ class ProgramSearch:
             short = self._bound(core) - value
             return short < step * (1.0 - ROUNDED) or self._near(core, value)
 
-        # The tree finds good assignments itself, so the search before it is brief
-        for per_job, part in ((PATIENCE, FIRST), (LONG_PATIENCE, LONG)):
+        def searched(stale: int, part: float) -> bool:
+            """Search for a part of the time; returns whether the clock ended it."""
 
-            def enough(lost: float, part: float = part) -> bool:
+            def enough(lost: float) -> bool:
                 nonlocal reported
                 if lost < reported:
                     reported = lost
                     report()
                 return closed(lost) or not runs.has_time_left(1.0 - part)
 
-            search.run(per_job * search.of.jobs, enough)
-            late = not runs.has_time_left(1.0 - part)
-            if part == FIRST and not closed(search.least):
-                self._priced = self._lagrangian(core, search.prices.price)
-                report()
-            if closed(search.least) or self._tree_is_promising(core.arrays):
-                break
-        return late
+            search.run(stale, enough)
+            return not runs.has_time_left(1.0 - part)
+
+        # The tree finds good assignments itself, so the search before it is brief
+        late = searched(PATIENCE * search.of.jobs, FIRST)
+        if closed(search.least):
+            return late
+        self._priced = self._lagrangian(core, search.prices.price)
+        report()
+        opened = self._open_to_tree(core)
+        if closed(search.least) or opened <= TREE_SHARE * len(core.loss):
+            return late
+        return searched(LONG_PATIENCE * opened, LONG)
 
     def _lagrangian(self, core: Core, price: FloatArray) -> PricedBound | None:
         """A bound by prices of jobs, where it is tighter than that of the core.
@@ -320,15 +325,18 @@ class ProgramSearch:
             return None
         return AssignmentTree(of, best, priced.of_jobs, arrays.offset - priced.bound, step)
 
-    def _tree_is_promising(self, arrays: LinearArrays) -> bool:
-        """Whether prices of jobs leave few columns open at the first target of the tree."""
+    def _open_to_tree(self, core: Core) -> int:
+        """How many columns prices of jobs leave open at the first target of the tree; all columns
+        if there is no tree.
+        """
         from optsched.solving.assignment_tree import first_reach
 
-        priced, step = self._priced, step_of(arrays.cost, arrays.integer)
+        priced, arrays = self._priced, core.arrays
+        step = step_of(arrays.cost, arrays.integer)
         if priced is None or step is None:
-            return False
-        target = priced.bound - first_reach(priced.bound - arrays.offset, step)
-        return priced.core.open_columns(target) <= TREE_SHARE * len(priced.core.loss)
+            return len(core.loss)
+        reach = first_reach(priced.bound - arrays.offset, step)
+        return priced.core.open_columns(priced.bound - reach)
 
     def enumerate_knapsack(self) -> Outcome:
         """Enumerate a knapsack by its number of items; the next solver starts from the best
