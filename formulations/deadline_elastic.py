@@ -296,7 +296,7 @@ class DeadlineElastic(Formulation):
     def plan_by_rule(
         self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run], timer: Timer
     ) -> LevelPlan:
-        """The plan that each job of the program may keep; ``last`` as of `plan_levels`."""
+        """The plan in which jobs come one after the other; ``last`` as of `plan_levels`."""
         options, plan = self.options, None
         if not (options.program or options.admission):
             orders = options.orders
@@ -375,7 +375,7 @@ class ElasticProgram(DeadlineProgram):
 
     @cached_property
     def witness(self) -> RulePlan:
-        """The plan by rule."""
+        """The plan by rule (`DeadlineElastic.rule`). Solvers start from its point (`_known`)."""
         return self.formulation.rule(self)
 
     def last_runs(self, jobs: Sequence[LevelJob]) -> dict[int, Run]:
@@ -635,22 +635,22 @@ class ElasticProgram(DeadlineProgram):
         return self.unsearched is None or self.unsearched[0] is not Termination.TIME_LIMIT
 
     def by_rule_alone(self, end: Termination, why: str) -> LinearPlan:
-        """The same, in which every job keeps the plan by rule or is declined."""
+        """The plan in which every job keeps the plan by rule or is declined."""
         return self._with_witness(self.witness, end, why).plan()
 
     def without_search(self) -> LinearPlan:
-        """The same without any plan by rule; `of_schedule` gives it the one to be checked."""
+        """The plan without a plan by rule, for a check: `of_schedule` gives it the schedule of a file."""
         return self._with_witness(NO_PLAN, Termination.TIME_LIMIT, GIVEN).plan()
 
     def _with_witness(self, witness: RulePlan, end: Termination, why: str) -> ElasticProgram:
-        """The same, in which jobs run as in a plan or are declined."""
+        """The program in which jobs keep a given plan or are declined."""
         alone = replace(self, unsearched=(end, why))
         vars(alone).update(levels=self.levels, deadlines=self.deadlines, witness=witness)
         return alone
 
     def of_schedule(self, schedule: Schedule) -> LinearPlan:
-        """The same, in which jobs run as in a schedule or are declined. Raises ValueError where a
-        job that goes on to its end is not in it.
+        """The plan in which jobs run as in a schedule or are declined. Raises ValueError where a job
+        that goes on to its end is not in it.
         """
         jobs, c, start, end = self._after_exempt_pieces(schedule)
         missing = self.levels.stays_in_time & ~mask_of(self.C.of_job[jobs], len(self.C))
@@ -1042,8 +1042,8 @@ class ElasticProgram(DeadlineProgram):
     # --- points and schedules ---------------------------------------------------------------------
 
     def _known(self) -> FloatArray | None:
-        """The point of the plan by rule; None if it leaves out a job that must meet its
-        deadline.
+        """The point of the plan by rule, from which solvers start (`LinearPlan.known`); None if it
+        leaves out a job that must meet its deadline.
         """
         if not np.isin(np.flatnonzero(self.must), self.z).all():
             return None

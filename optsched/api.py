@@ -314,9 +314,11 @@ def _compiled(
     generate_columns: bool,
     timer: Timer,
 ) -> Candidates:
-    """The candidates of an instance; those of stated rates are kept for its next solve.
+    """The candidates of an instance. They are kept in `Instance.compiled` for its next solve, if the
+    rates are those that the instance states and all columns are made.
 
-    The rates of other models may change in between, as their files do.
+    The rates of other models may change in between, as their files do. Formulations that count on
+    future jobs or nodes have other candidates.
     """
     if model is not None or generate_columns or instance.performance != {"model": "table"}:
         return compile_for(formulation, instance, model, generate_columns, timer)

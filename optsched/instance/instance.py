@@ -128,8 +128,9 @@ class Instance(DisplayedTable):
 
     @cached_property
     def compiled(self) -> dict[Any, Any]:
-        """The candidates of this instance, by how they were compiled: another solve of the same
-        instance uses them again. Copies of the instance, and other processes, begin without any.
+        """The candidates of this instance, by how they were compiled: another `optsched.solve` of
+        the same object uses them again, if all its rates are stated (`optsched.api`). Copies of the
+        instance, and other processes, begin without any.
         """
         return {}
 

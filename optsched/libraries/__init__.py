@@ -1,7 +1,9 @@
 """Files of the public benchmark libraries of operations research, as instances.
 
-A file is recognised by its text (`layout.FileLayout`), each layout in its own module. The
-generators of the same problems make their instances with the same classes.
+`optsched.assembly.load` and `default_formulation` look here where a source is no document
+(`may_be_library_file`). A file is recognised by its text: `files.LAYOUTS` lists the layouts
+(`layout.FileLayout`), each in its own module. The generators of the same problems make their
+instances with the same classes.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class AssignmentProblem(NamedTuple):
 
 
 def recognises(lines: FirstLines) -> bool:
-    """``m n`` stand in the first line, or in the second one after the number of problems."""
+    """Whether the first line is ``m n``, or the second one after the number of problems."""
     words = header(lines)
     return len(words) == 2 and are_whole(words)
 

@@ -148,7 +148,10 @@ class PerformanceModel(Protocol):
         ...
 
     def observe(self, observations: Observations) -> set[int]:
-        """Learn from measurements; returns the workloads whose predictions changed."""
+        """Learn from measurements; returns the rows of the workloads whose predictions changed.
+
+        A model that learns is a `LearningModel` too.
+        """
         ...
 
 
@@ -239,7 +242,11 @@ class ColocatingModel(Protocol):
 
 @runtime_checkable
 class LearningModel(Protocol):
-    """A performance model that may learn while it runs, and can export its learnt state."""
+    """A performance model that may learn while it runs, and can export its learnt state.
+
+    Rounds recognise it by `with_learnt` (`learns`): they keep no columns of such a model, and journals
+    store what it has learnt.
+    """
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The performance object of the model, including all that it has learnt.

@@ -13,7 +13,8 @@ this file; `staying`, `one_node` and `beside` are modules of `optsched.placement
 1. **Keep.** A job that cannot be preempted keeps its GPUs (`optsched.instance.staying`), unless a
    node of it is down. So does every job within its exempt time (`stops.Stops.preemptible`).
 2. **Evict.** A job leaves nodes that are down, take no more work, or have fewer CPUs, less memory
-   or less of another resource than their jobs need (`evicted`).
+   or less of another resource than their jobs need (`evicted`). It also leaves GPUs in cells that
+   are reserved for others (`view.View.evicted`). `view.View.why_it_left` gives the plan's reason.
 3. **Faster GPUs.** Under a ranking, a running job moves to idle GPUs on which it ends sooner, if it
    comes before the waiting jobs that want them (`ranked.moves_to_idle`). With the sizes ``most``
    and ``fastest`` it may also take GPUs from jobs behind it (`ranked.rank`). With
@@ -72,7 +73,8 @@ from optsched.rounds.rows import DUE, MUST_RUN, STARVED, URGENT, RowQueue, jobs_
 def evicted(running: Running, crowded: BoolArray) -> BoolArray:
     """Running jobs that cannot stay on their nodes; shape (jobs,).
 
-    Jobs that cannot be preempted stay nevertheless, unless a node is down.
+    Those on nodes that drain are among them (`Running.barred`). Jobs that cannot be preempted stay
+    nevertheless, unless a node is down.
 
     Parameters
     ----------

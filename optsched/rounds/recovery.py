@@ -1,7 +1,11 @@
 """States and plans as a journal stores them, and the state and plan of any of its rounds.
 
-`recover` and `replay` apply the events and plans of a journal to a `LiveState`, one after the
-other, as the scheduler did that wrote them. `replay` solves the last plan again.
+`recover` and `replay` apply the events and plans of a journal to a `LiveState`, in the same order as
+the scheduler that wrote them. Nothing is solved: the record of a plan has its decisions
+(`optsched.rounds.decisions`), from which `decided` makes the plan. `_check_digest` compares its
+digest (`Plan.id`), a hash of all that the next plan depends on, with the one in the record. Two
+plans are solved again: the last one of `replay`, and one whose record is of an older version and has
+no decisions.
 """
 
 from __future__ import annotations

@@ -383,6 +383,9 @@ class Scheduler(ClosedByWith, Displayed):
     def node_drain(self, *nodes: str, now: float | None = None) -> None:
         """Drain nodes: they take no more work, and preemptible jobs leave them with the next plan.
 
+        That plan has these jobs in ``move`` or ``preempt``, with the reason. Jobs that cannot be
+        preempted stay until they end.
+
         Parameters
         ----------
         *nodes : str

@@ -9,6 +9,9 @@ For ANY row multipliers y, with d = c - A'y,
 where an infinite side forces the sign of y_i (the offending part is set to 0 first) and l, u are
 the finite implied bounds of the columns. The bound holds for slightly wrong duals too (Neumaier,
 Shcherbina 2004, "Safe bounds in linear and mixed-integer linear programming").
+
+`dual_bound` computes it: `BoundSum` sets multipliers of the wrong sign to 0. `dual_residual` reports
+how wrong the signs are. `optsched.solving.certify` calls both (`checked_duals`).
 """
 
 from __future__ import annotations
@@ -288,15 +291,15 @@ def checked_duals(arrays: LinearForm, y: FloatArray) -> tuple[float | None, floa
 
 
 class BoundSum:
-    """The sum of `dual_bound`: what the rows add to it, and then what columns do, block by block.
+    """The sum of `dual_bound`: first the terms of the rows, then those of the columns, by block.
 
     Attributes
     ----------
     y : FloatArray
-        The multipliers without those of a sign that their rows cannot have; the given ones if all
-        signs are allowed.
+        The multipliers, with 0 for those of the wrong sign: they point to an infinite side of their
+        row. The given array itself if no sign is wrong.
     finite : bool
-        Whether nothing has spoiled it so far.
+        Whether the sum is finite so far.
     """
 
     def __init__(self, arrays: LinearForm, y: FloatArray) -> None:
@@ -305,15 +308,17 @@ class BoundSum:
         self._terms: ColumnSlices | None = None
         self.y, self.finite = y, bool(np.isfinite(y).all())
         if self.finite:
-            possible = [self._of_rows(rows, y[rows.at]) for rows in arrays.row_parts()]
+            possible = [self._add_rows(rows, y[rows.at]) for rows in arrays.row_parts()]
             if any(some is not None for some in possible):
                 parts = zip(possible, arrays.row_parts(), strict=True)
                 self.y = np.concatenate(
                     [y[rows.at] if some is None else some for some, rows in parts]
                 )
 
-    def _of_rows(self, rows: RowPart, y: FloatArray) -> FloatArray | None:
-        """Add what some rows do; their multipliers as they can be, None if these are so already."""
+    def _add_rows(self, rows: RowPart, y: FloatArray) -> FloatArray | None:
+        """Add the terms of some rows. Returns their multipliers with 0 for those of the wrong sign;
+        None if no sign is wrong.
+        """
         given = self._sign * y
         # The usual block: all multipliers have one sign, and that side of all rows is finite.
         side = _one_side(given, rows)
@@ -329,7 +334,7 @@ class BoundSum:
         return np.where(impossible, 0.0, y) if impossible.any() else None
 
     def add(self, part: ColumnPart, reduced: FloatArray) -> None:
-        """Add what some columns of these reduced costs do."""
+        """Add the terms of some columns, whose reduced costs are given."""
         if not self.finite:
             return
         lower, upper = part.implied_lower, part.implied_upper
@@ -364,7 +369,7 @@ class SignErrors:
     """The errors of `dual_residual`: those of the rows, and then of columns, block by block."""
 
     def __init__(self, y: FloatArray, possible: FloatArray) -> None:
-        """``possible`` are the multipliers without those of a wrong sign (`BoundSum.y`)."""
+        """``possible`` are the multipliers with 0 for those of the wrong sign (`BoundSum.y`)."""
         self._rows, self._largest = 0.0, 0.0
         self._wrong: list[tuple[FloatArray, FloatArray]] = []
         # `BoundSum` returns the same array where no sign was wrong.
@@ -373,8 +378,8 @@ class SignErrors:
             self._rows = _largest_ratio(np.abs(y - possible), size, LEAST * float(size.max()))
 
     def add(self, part: ColumnPart, reduced: FloatArray, terms: FloatArray) -> None:
-        """Look at some columns of these reduced costs,
-        of which the rows take the sum of numbers of these sizes without signs.
+        """Check the signs of the reduced costs of some columns. Errors are relative to ``terms``,
+        the sums of ``|a_ij y_i|`` over the rows, and the costs.
         """
         error = _wrong_sign(reduced, part.lower, part.upper)
         size = terms if part.free else terms + np.abs(part.cost)
@@ -392,16 +397,16 @@ class SignErrors:
 
 
 def _reduced(arrays: LinearForm, part: ColumnPart, product: FloatArray) -> FloatArray:
-    """Reduced costs of some columns, of which the rows take ``product``,
-    as of a program that maximises.
+    """Reduced costs ``c - product`` of some columns, where ``product`` is their part of A'y; with
+    the signs of a program that maximises.
     """
     sign = 1.0 if arrays.maximise else -1.0
     return -sign * product if part.free else sign * (part.cost - product)
 
 
 def _one_side(multipliers: FloatArray, rows: RowPart) -> FloatArray | None:
-    """The sides that some rows are held to where they are all finite and all alike:
-    upper or lower ones; else None.
+    """The sides of some rows that their multipliers refer to, if all of them are finite and all are
+    upper ones or all lower ones; else None.
     """
     side = rows.upper if multipliers.min(initial=0.0) >= 0.0 else rows.lower
     if side is rows.lower and multipliers.max(initial=0.0) > 0.0:

@@ -7,7 +7,8 @@ run. Of an integer program the solver's bound is kept, as a claim.
 Three layers, from the inside out:
 
 - `recompute`: objective, residuals and bound of an `EvaluatedPoint`, and what the solver claims
-  beside them.
+  beside them. The bound is that of the duals (`proved_or_claimed_bound`); its mathematics, and
+  what happens to duals of the wrong sign, is in `optsched.solution.certificate`.
 - `certified_or_nothing`: a point that is no answer is dropped (all zero after a stopped run, or an
   infinite objective).
 - `certified_linear` for the point of a linear program. `certified_allocation` for an allocation,

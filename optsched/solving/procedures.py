@@ -130,7 +130,7 @@ class _Run:
         Whether columns are generated. The candidates of the caller say so: a formulation that
         admits columns itself may have turned them into others, which `generate_columns` then
         refuses.
-    own : SolvedProgram or None
+    solved : SolvedProgram or None
         The formulation's own program, once it is solved.
     cut : Termination or None
         What ended the search for the bound of a rule, if it was the clock or the user.
@@ -532,8 +532,8 @@ def cut_off(
     timer: Timer,
     timings: Mapping[str, float],
 ) -> Solution:
-    """No answer: the time was over before a solver could begin. A note says which steps took it,
-    and which limit to try.
+    """The solution without an answer, with the status ``limit``: the time was over before a solver
+    could begin. A note says which steps took it, and which limit to try.
     """
     least = 0.01 * timer.spent
     spent = [

@@ -3,7 +3,17 @@
 A program of whole jobs is solved in several steps, each of which starts from what the steps before
 it found: the relaxation with fractions of jobs and its reduced costs (`core`), a local search
 (`exchanges`, `reassignment`) or an enumeration (`knapsack_search`), and branch and bound. The engine
-says which steps a program takes, and in what order.
+says which steps a program takes, and in what order (`Engine._ways`).
+
+A generalised assignment (`gap`) takes these steps. The first that proves the optimum is the last.
+
+1. A small one: a few nodes of branch and bound of a solver (`branch_briefly`).
+2. The relaxation, then a local search at its duals (`search_assignments`, `reassignment`).
+3. In the same step, if a gap is left: prices of the jobs (`optsched.decomposition.job_prices`), and
+   at these prices the bound of the agents' knapsacks (`knapsack_bound`). The local search may go on.
+4. Branch and bound at these prices (`branch_assignments`, `assignment_tree`), if they leave few
+   columns open.
+5. Branch and bound of a solver, from the best assignment (`solve`).
 """
 
 from __future__ import annotations
