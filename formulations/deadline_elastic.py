@@ -639,7 +639,7 @@ class ElasticProgram(DeadlineProgram):
         return self._with_witness(self.witness, end, why).plan()
 
     def without_search(self) -> LinearPlan:
-        """The plan without a plan by rule, for a check: `of_schedule` gives it the schedule of a file."""
+        """The plan without one by rule: a check adds the schedule of its file (`of_schedule`)."""
         return self._with_witness(NO_PLAN, Termination.TIME_LIMIT, GIVEN).plan()
 
     def _with_witness(self, witness: RulePlan, end: Termination, why: str) -> ElasticProgram:
@@ -649,8 +649,8 @@ class ElasticProgram(DeadlineProgram):
         return alone
 
     def of_schedule(self, schedule: Schedule) -> LinearPlan:
-        """The plan in which jobs run as in a schedule or are declined. Raises ValueError where a job
-        that goes on to its end is not in it.
+        """The plan in which jobs run as in a schedule or are declined. Raises ValueError where a
+        job that goes on to its end is not in it.
         """
         jobs, c, start, end = self._after_exempt_pieces(schedule)
         missing = self.levels.stays_in_time & ~mask_of(self.C.of_job[jobs], len(self.C))

@@ -314,8 +314,8 @@ def _compiled(
     generate_columns: bool,
     timer: Timer,
 ) -> Candidates:
-    """The candidates of an instance. They are kept in `Instance.compiled` for its next solve, if the
-    rates are those that the instance states and all columns are made.
+    """The candidates of an instance. They are kept in `Instance.compiled` for its next solve, if
+    the rates are those that the instance states and all columns are made.
 
     The rates of other models may change in between, as their files do. Formulations that count on
     future jobs or nodes have other candidates.

@@ -1,10 +1,10 @@
 """`Candidates`: every way in which jobs can run. `Classes`: the columns that a program is built
 from.
 
-The columns of candidates are those of kinds of jobs. A formulation declares which job data it reads.
-Jobs of a kind that are equal in these data are merged into a class, and the columns of `Classes` are
-those of classes. Classes refer to their candidates, and candidates make the classes, so both are in
-one file.
+The columns of candidates are those of kinds of jobs. A formulation declares which job data it
+reads. Jobs of a kind that are equal in these data are merged into a class, and the columns of
+`Classes` are those of classes. Classes refer to their candidates, and candidates make the classes,
+so both are in one file.
 """
 
 from __future__ import annotations

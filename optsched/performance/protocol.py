@@ -244,8 +244,8 @@ class ColocatingModel(Protocol):
 class LearningModel(Protocol):
     """A performance model that may learn while it runs, and can export its learnt state.
 
-    Rounds recognise it by `with_learnt` (`learns`): they keep no columns of such a model, and journals
-    store what it has learnt.
+    Rounds recognise it by `with_learnt` (`learns`): they keep no columns of such a model, and
+    journals store what it has learnt.
     """
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:

@@ -182,7 +182,11 @@ class Memory:
     def compiled(
         self, instance: Instance, model: PerformanceModel, formulation: Formulation | None = None
     ) -> Candidates:
-        """The candidates of an instance for a formulation, or for a ranking (None)."""
+        """The candidates of an instance for a formulation, or for a ranking (None).
+
+        Those of the last round are used again while jobs, rates and nodes are the same
+        (`Kinds.of_same_jobs`), unless the model learns.
+        """
         before = self._compiled
         ahead = (False, False)
         if formulation is not None:

@@ -1,11 +1,11 @@
 """States and plans as a journal stores them, and the state and plan of any of its rounds.
 
-`recover` and `replay` apply the events and plans of a journal to a `LiveState`, in the same order as
-the scheduler that wrote them. Nothing is solved: the record of a plan has its decisions
+`recover` and `replay` apply the events and plans of a journal to a `LiveState`, in the same order
+as the scheduler that wrote them. Nothing is solved: the record of a plan has its decisions
 (`optsched.rounds.decisions`), from which `decided` makes the plan. `_check_digest` compares its
-digest (`Plan.id`), a hash of all that the next plan depends on, with the one in the record. Two
-plans are solved again: the last one of `replay`, and one whose record is of an older version and has
-no decisions.
+digest (`Plan.id`), a hash of all that the next plan depends on, with the one in the record. Only
+the last plan of `replay` is solved again, and plans whose records lack decisions, as in older
+journals.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ where an infinite side forces the sign of y_i (the offending part is set to 0 fi
 the finite implied bounds of the columns. The bound holds for slightly wrong duals too (Neumaier,
 Shcherbina 2004, "Safe bounds in linear and mixed-integer linear programming").
 
-`dual_bound` computes it: `BoundSum` sets multipliers of the wrong sign to 0. `dual_residual` reports
-how wrong the signs are. `optsched.solving.certify` calls both (`checked_duals`).
+`dual_bound` computes it: `BoundSum` sets multipliers of the wrong sign to 0. `dual_residual`
+reports how wrong the signs are. `optsched.solving.certify` calls both (`checked_duals`).
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def is_closed(value: float, bound: float, gap: float, noise: float) -> bool:
 
 def dual_bound(arrays: LinearForm, y: FloatArray) -> float | None:
     """Rigorous bound on the optimum from row multipliers;
-    None where a column without implied bound spoils it.
+    None if a column without implied bound makes it infinite.
 
     Of columns without implied bound on a side, as programs from files have them, a reduced cost
     below `NOISE` counts as 0: no floating-point duals make it 0 exactly. All columns of
@@ -360,7 +360,7 @@ class BoundSum:
 
     @property
     def value(self) -> float | None:
-        """The bound; None if it is spoiled."""
+        """The bound; None if it is infinite."""
         bound = self._sign * self._total + self._arrays.offset
         return bound if self.finite and np.isfinite(bound) else None
 

@@ -610,7 +610,7 @@ def nothing_found(runs: SolverRuns, values: Values, integer: bool = False) -> Ou
         values = replace(values, termination=Termination.IMPRECISE)
     known = integer and values.bound is not None and np.isfinite(values.bound)
     bound = values.bound if known else None
-    return _pointless(runs, values, Status.LIMIT, Certificate(True, "none", {}), bound)
+    return _no_point(runs, values, Status.LIMIT, Certificate(True, "none", {}), bound)
 
 
 def unless_interrupted(outcome: Outcome) -> Outcome:
@@ -642,7 +642,7 @@ def without_point(
     claimed = Certificate(True, "claimed", {})
     # The caller solves another program, which explains the infeasibility.
     if not runs.explains and values.termination is Termination.INFEASIBLE:
-        return _pointless(runs, values, Status.INFEASIBLE, claimed)
+        return _no_point(runs, values, Status.INFEASIBLE, claimed)
     found = None
     with Analyst(runs.limits_left(), runs.load) as analyst:
         checked = check_claim(arrays, analyst, values.y)
@@ -654,7 +654,7 @@ def without_point(
     if found is None:
         refuse_refuted(values.termination, arrays, program, runs.name)
         unbounded = replace(values, termination=Termination.UNBOUNDED)
-        return _pointless(runs, unbounded, Status.UNBOUNDED, claimed)
+        return _no_point(runs, unbounded, Status.UNBOUNDED, claimed)
     may_be_unbounded = values.termination is not Termination.INFEASIBLE and not is_bounded(arrays)
     if checked.end is not None and may_be_unbounded:
         return nothing_found(runs, replace(values, termination=checked.end))
@@ -670,7 +670,7 @@ def without_point(
     elif checked.finding is ClaimFinding.AGREED and not is_highs(runs.chosen.name):
         certificate = Certificate(True, "cross-checked", {})  # HiGHS agreed with another solver
     infeasible = replace(values, termination=Termination.INFEASIBLE)
-    outcome = _pointless(runs, infeasible, Status.INFEASIBLE, certificate)
+    outcome = _no_point(runs, infeasible, Status.INFEASIBLE, certificate)
     conflicts = described(arrays, program, found.rows)
     return replace(outcome, conflicts=conflicts, explanation=found.explanation)
 
@@ -692,13 +692,13 @@ def without_time(runs: SolverRuns, program: AllocationProgram, outcome: Outcome)
     values = replace(outcome.values, termination=Termination.INFEASIBLE)
     certificate = Certificate(True, "dual", {LARGEST_SHARE: shown.largest_share})
     return replace(
-        _pointless(runs, values, Status.INFEASIBLE, certificate),
+        _no_point(runs, values, Status.INFEASIBLE, certificate),
         conflicts=described(some.arrays, program, shown.found.rows),
         explanation=shown.found.explanation,
     )
 
 
-def _pointless(
+def _no_point(
     runs: SolverRuns,
     values: Values,
     status: Status,

@@ -10,10 +10,14 @@ A generalised assignment (`gap`) takes these steps. The first that proves the op
 1. A small one: a few nodes of branch and bound of a solver (`branch_briefly`).
 2. The relaxation, then a local search at its duals (`search_assignments`, `reassignment`).
 3. In the same step, if a gap is left: prices of the jobs (`optsched.decomposition.job_prices`), and
-   at these prices the bound of the agents' knapsacks (`knapsack_bound`). The local search may go on.
+   at these prices the bound of the agents' knapsacks (`knapsack_bound`). The local search may
+   continue.
 4. Branch and bound at these prices (`branch_assignments`, `assignment_tree`), if they leave few
    columns open.
 5. Branch and bound of a solver, from the best assignment (`solve`).
+
+The certificate recomputes the bound of step 3 (`certify.proved_or_claimed_bound`). An empty tree is
+a claim.
 """
 
 from __future__ import annotations

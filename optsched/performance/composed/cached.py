@@ -60,7 +60,7 @@ class CachedModel(WrappedModel):
         block.grow(int(row.max(initial=-1)) + 1)
         unknown = np.flatnonzero(~block.known[row])
         if len(unknown):
-            self._learn(block, jobs, row, unknown, configurations)
+            self._ask(block, jobs, row, unknown, configurations)
         if edges is None:
             return block.take(row)
         return block.cells(row[edges[0]], edges[1])
@@ -109,7 +109,7 @@ class CachedModel(WrappedModel):
         self._workload_of.extend(key[0] for key in list(self._numbers)[len(self._workload_of) :])
         return np.array(rows, np.int64)[alike.inverse]
 
-    def _learn(
+    def _ask(
         self,
         block: Records,
         jobs: JobBatch,
@@ -117,7 +117,8 @@ class CachedModel(WrappedModel):
         unknown: IntArray,
         configurations: Configurations,
     ) -> None:
-        # Ask once per row, whatever the number of equal jobs.
+        """Ask the inner model for the unknown jobs, and keep its answers in the block."""
+        # Once per row, whatever the number of equal jobs.
         number, first = np.unique(row[unknown], return_index=True)
         first = unknown[first]
         block.put(number, self.of.predict(jobs.take(first), configurations))
