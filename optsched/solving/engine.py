@@ -34,7 +34,7 @@ from optsched.solving.certify import (
 )
 from optsched.solving.choice import pick_for_allocation
 from optsched.solving.outcome import NO_OPTIMUM, Outcome
-from optsched.solving.program_search import ProgramSearch
+from optsched.solving.program_search import BRANCHED, ProgramSearch
 from optsched.solving.runs import SolverRuns
 
 if TYPE_CHECKING:  # few programs have one
@@ -143,6 +143,8 @@ class Engine(SolverRuns):
             if program.classes.columns <= BRIEFLY and self.limits.work is None:
                 yield search.branch_briefly
             yield search.search_assignments
+            yield partial(search.branch_assignments, BRANCHED)
+            yield search.search_longer
             yield search.branch_assignments
         elif easier_first:  # a bound, and a point to start from
             yield from self._easier(program, search)

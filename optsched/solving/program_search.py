@@ -10,11 +10,11 @@ A generalised assignment (`gap`) takes these steps. The first that proves the op
 1. A small one: a few nodes of branch and bound of a solver (`branch_briefly`).
 2. The relaxation, then a local search at its duals (`search_assignments`, `reassignment`).
 3. In the same step, if a gap is left: prices of the jobs (`optsched.decomposition.job_prices`), and
-   at these prices the bound of the agents' knapsacks (`knapsack_bound`). The local search may
-   continue.
-4. Branch and bound at these prices (`branch_assignments`, `assignment_tree`), if they leave few
-   columns open.
-5. Branch and bound of a solver, from the best assignment (`solve`).
+   at these prices the bound of the agents' knapsacks (`knapsack_bound`).
+4. Branch and bound at these prices (`branch_assignments`, `assignment_tree`).
+5. If step 4 does not raise the bound in a part of the time: the local search, from the best
+   assignment so far (`search_longer`). Then step 4 goes on.
+6. Without a tree: branch and bound of a solver, from the best assignment (`solve`).
 
 The certificate recomputes the bound of step 3 (`certify.proved_or_claimed_bound`). An empty tree is
 a claim.
@@ -64,15 +64,14 @@ BRIEF_NODES, BRIEF_SHARE = 500, 0.05
 """Nodes of a brief branch and bound, and the fraction of the time that it may take."""
 PATIENCE, LONG_PATIENCE = 2, 5
 """The search for assignments ends after this many neighbourhoods without improvement: before the
-bound by prices of jobs, for each job; after it, for each column that it leaves open to the tree."""
-TREE_SHARE = 0.3
-"""Fraction of the columns that are open at the first target of the tree of an assignment up to which
-the tree begins at once; with more it begins after the long search."""
+tree for each job, after it for each column."""
 LAGRANGIAN_SHARE, EVALUATIONS = 0.2, 100
 """Limits of the Lagrangian bound of an assignment: a fraction of the time left, and evaluations."""
+AT_RELAXATION = "search at the prices of the relaxation"
 BY_PRICED_JOBS = "; the bound is Lagrangian, each agent solves a knapsack"
-FIRST = 0.1
-"""Fraction of the time that may be over when the tree of an assignment begins."""
+FIRST, BRANCHED, SEARCHED = 0.1, 0.3, 0.95
+"""Fractions of the time that may be over when the tree of an assignment begins, when one that has
+not raised the bound makes way for the local search, and when it goes on."""
 LONG = 0.8
 """Fraction of the time that may be over when a local search ends."""
 
@@ -88,6 +87,14 @@ class PricedBound(NamedTuple):
     core: Core
 
 
+class _LocalSearch(NamedTuple):
+    """The search for assignments at the duals of the relaxation, and the program's arrays."""
+
+    search: Reassignment
+    core: Core
+    arrays: LinearArrays
+
+
 @dataclass(eq=False)
 class ProgramSearch:
     """The steps of the search in one program, within the budget of ``runs``."""
@@ -100,6 +107,8 @@ class ProgramSearch:
     """Reduced costs of the relaxation."""
     _priced: PricedBound | None = None
     """The Lagrangian bound, where that is tighter than the bound of the core."""
+    _local: _LocalSearch | None = None
+    _tree: AssignmentTree | None = None
 
     # --- before branch and bound --------------------------------------------------------------
 
@@ -177,9 +186,9 @@ class ProgramSearch:
         return replace(outcome, by_clock=outcome.by_clock or by_clock)
 
     def search_assignments(self) -> Outcome:
-        """Solve the relaxation of a generalised assignment, then search at its duals.
+        """Solve the relaxation of a generalised assignment, and search at its duals for a while.
 
-        The tree starts from the assignment that is found.
+        If a gap is left, prices of the jobs give a better bound.
         """
         from optsched.solving.core import Core  # few programs are assignments
         from optsched.solving.reassignment import searched_from
@@ -190,74 +199,83 @@ class ProgramSearch:
         limits = replace(runs.limits_left(), gap=None, work=None, on_progress=None)
         values = runs.run_within(session, limits)
         by_clock = values.termination in BY_CLOCK
-        nothing = Values(
-            Termination.IMPRECISE,
-            iterations=values.iterations,
-            seconds=values.seconds,
-            words="search at the prices of the relaxation",
-        )
         core = None if values.y is None else Core.of(program.classes, arrays, values.y)
-        if core is None:
-            return replace(nothing_found(runs, nothing), by_clock=by_clock)
         start = runs.start if self._incumbent is None else self._incumbent
-        search = searched_from(program, core, start, runs.limits.seed)
-        if search is None:
+        search = None if core is None else searched_from(program, core, start, runs.limits.seed)
+        if core is None or search is None:
+            nothing = Values(Termination.IMPRECISE, words=AT_RELAXATION, seconds=values.seconds)
             return replace(nothing_found(runs, nothing), by_clock=by_clock)
-        began = runs.timer.clock()
-        by_clock |= self._improve(search, core)
-        runs.spend("search", runs.timer.clock() - began)
-        point = search.of.point(search.best, program.classes.columns)
-        self._core = core if self._priced is None else self._priced.core
-        self._incumbent = point
-        found = replace(nothing, x=point, y=core.duals, primal=PointStatus.FEASIBLE)
-        found = self._with_priced(found)
-        outcome = certified_allocation(runs, program, found, found.y, arrays)
-        return replace(outcome, by_clock=by_clock)
+        self._local = _LocalSearch(search, core, arrays)
+        by_clock |= self._improve(PATIENCE * search.of.jobs, FIRST)
+        if not self._is_closed:
+            self._priced = self._lagrangian(core, search.prices.price)
+            self._report_assignment(runs.timer.clock())
+        return self._best_assignment(by_clock)
 
-    def _improve(self, search: Reassignment, core: Core) -> bool:
-        """Search while that is promising; returns whether the clock ended it.
+    def search_longer(self) -> Outcome:
+        """Search for assignments again, from the best one that the tree has found."""
+        local, tree = self._local, self._tree
+        if local is None:
+            return nothing_found(self.runs, Values(Termination.IMPRECISE, words=AT_RELAXATION))
+        if tree is not None:
+            local.search.start_from(tree.best)
+        late = self._improve(LONG_PATIENCE * len(local.core.loss), SEARCHED)
+        return self._best_assignment(late)
 
-        If many columns are open, the tree would not end soon, so it begins where the search finds
-        nothing better any more.
+    def _improve(self, stale: int, part: float) -> bool:
+        """Search until so many neighbourhoods in a row bring no improvement, or a part of the time
+        is over; returns whether the clock ended it.
         """
-        runs, program = self.runs, self.program
-        step = step_of(core.arrays.cost, core.arrays.integer) or 0.0
-        began, reported, columns = runs.timer.clock(), np.inf, program.classes.columns
+        assert self._local is not None
+        runs, reported, began = self.runs, np.inf, self.runs.timer.clock()
 
-        def report() -> None:
-            """Report the best assignment and the bound, in the units of the program."""
-            value, bound = core.bound - search.least, self._bound(core)
-            words = "search of assignments"
-            runs.report(began, value, bound, words, lambda: search.of.point(search.best, columns))
+        def enough(lost: float) -> bool:
+            nonlocal reported
+            if lost < reported:
+                reported = lost
+                self._report_assignment(began)
+            return self._is_closed or not runs.has_time_left(1.0 - part)
 
-        def closed(lost: float) -> bool:
-            value = core.bound - lost
-            short = self._bound(core) - value
-            return short < step * (1.0 - ROUNDED) or self._near(core, value)
+        self._local.search.run(stale, enough)
+        runs.spend("search", runs.timer.clock() - began)
+        return not runs.has_time_left(1.0 - part)
 
-        def searched(stale: int, part: float) -> bool:
-            """Search for a part of the time; returns whether the clock ended it."""
+    @property
+    def _is_closed(self) -> bool:
+        """Whether no assignment is better than the best one, or by less than the gap allows."""
+        assert self._local is not None
+        search, core, arrays = self._local
+        step = step_of(arrays.cost, arrays.integer) or 0.0
+        value = core.bound - search.least
+        return self._bound(core) - value < step * (1.0 - ROUNDED) or self._near(core, value)
 
-            def enough(lost: float) -> bool:
-                nonlocal reported
-                if lost < reported:
-                    reported = lost
-                    report()
-                return closed(lost) or not runs.has_time_left(1.0 - part)
+    def _report_assignment(self, began: float) -> None:
+        """Report the best assignment and the bound, in the units of the program."""
+        assert self._local is not None
+        search, core, _ = self._local
+        columns, value = self.program.classes.columns, core.bound - search.least
 
-            search.run(stale, enough)
-            return not runs.has_time_left(1.0 - part)
+        def point() -> FloatArray:
+            return search.of.point(search.best, columns)
 
-        # The tree finds good assignments itself, so the search before it is brief
-        late = searched(PATIENCE * search.of.jobs, FIRST)
-        if closed(search.least):
-            return late
-        self._priced = self._lagrangian(core, search.prices.price)
-        report()
-        opened = self._open_to_tree(core)
-        if closed(search.least) or opened <= TREE_SHARE * len(core.loss):
-            return late
-        return searched(LONG_PATIENCE * opened, LONG)
+        self.runs.report(began, value, self._bound(core), "search of assignments", point)
+
+    def _best_assignment(self, by_clock: bool) -> Outcome:
+        """The best assignment of the local search."""
+        assert self._local is not None
+        search, core, arrays = self._local
+        self._core = core if self._priced is None else self._priced.core
+        self._incumbent = search.of.point(search.best, self.program.classes.columns)
+        found = Values(
+            Termination.IMPRECISE,
+            PointStatus.FEASIBLE,
+            x=self._incumbent,
+            y=core.duals,
+            words=AT_RELAXATION,
+        )
+        found = self._with_priced(found)
+        outcome = certified_allocation(self.runs, self.program, found, found.y, arrays)
+        return replace(outcome, by_clock=by_clock)
 
     def _lagrangian(self, core: Core, price: FloatArray) -> PricedBound | None:
         """A bound by prices of jobs, where it is tighter than that of the core.
@@ -288,17 +306,20 @@ class ProgramSearch:
         runs.spend("bound", runs.timer.clock() - began)
         return found
 
-    def branch_assignments(self) -> Outcome:
-        """Branch and bound by prices of jobs."""
+    def branch_assignments(self, part: float = 1.0) -> Outcome:
+        """Branch and bound by prices of jobs; a tree that has not raised the bound ends when a part
+        of the time is over.
+        """
         from optsched.solvers.closed_form import PricedTree  # few programs are assignments
 
         runs, program, priced = self.runs, self.program, self._priced
         arrays = runs.build(lambda: program.to_linear().arrays)
-        tree = self._tree(arrays)
         values = Values(Termination.IMPRECISE, words="branch and bound by prices of jobs")
+        tree = self._tree = self._planted(arrays)
         if tree is None or priced is None:
             return nothing_found(runs, values)
         began, reported = runs.timer.clock(), np.inf
+        nodes, known = tree.nodes, tree.bound
         most = np.inf if runs.limits.work is None else runs.limits.work
 
         def point() -> FloatArray:
@@ -309,48 +330,43 @@ class ProgramSearch:
             if tree.least < reported:
                 reported = tree.least
                 runs.report(began, arrays.offset - tree.least, priced.bound, values.words, point)
-            return tree.nodes > most or not runs.has_time_left(0.0)
+            late = part if tree.bound == known else 1.0
+            return tree.nodes > most or not runs.has_time_left(1.0 - late)
 
         tree.run(enough)
         runs.spend("search", runs.timer.clock() - began)
-        runs.nodes += tree.nodes
+        runs.nodes += tree.nodes - nodes
+        by_clock = False
         if tree.settled:
             runs.use(PricedTree, "branch and bound at prices of jobs found no better assignment")
             end = Termination.OPTIMAL
+        elif tree.nodes > most:
+            end = Termination.WORK_LIMIT
         else:
-            end = Termination.WORK_LIMIT if tree.nodes > most else Termination.TIME_LIMIT
+            over = not runs.has_time_left(0.0)
+            end, by_clock = Termination.TIME_LIMIT if over else Termination.IMPRECISE, True
         x, bound = program.complete(point()), arrays.offset - tree.bound
         values = self._with_priced(replace(values, termination=end, x=x, bound=bound))
         outcome = certified_allocation(runs, program, values, values.y, arrays)
-        return replace(outcome, by_clock=end is Termination.TIME_LIMIT)
+        return replace(outcome, by_clock=by_clock)
 
-    def _tree(self, arrays: LinearArrays) -> AssignmentTree | None:
-        """The tree of an assignment; None without prices, a step of costs or an assignment."""
+    def _planted(self, arrays: LinearArrays) -> AssignmentTree | None:
+        """The tree of an assignment, from the best one; None without prices, a step of costs or an
+        assignment.
+        """
         from optsched.solving.assignment_tree import AssignmentTree
 
         of, priced = self.program.assignment, self._priced
         step = step_of(arrays.cost, arrays.integer)
-        if of is None or priced is None or step is None:
+        if of is None or priced is None or step is None or self._incumbent is None:
             return None
-        best = None
-        if self._incumbent is not None:
-            best = of.agents_of(self._incumbent, self.program.classes)
+        best = of.agents_of(self._incumbent, self.program.classes)
         if best is None:
             return None
-        return AssignmentTree(of, best, priced.of_jobs, arrays.offset - priced.bound, step)
-
-    def _open_to_tree(self, core: Core) -> int:
-        """How many columns prices of jobs leave open at the first target of the tree; all columns
-        if there is no tree.
-        """
-        from optsched.solving.assignment_tree import first_reach
-
-        priced, arrays = self._priced, core.arrays
-        step = step_of(arrays.cost, arrays.integer)
-        if priced is None or step is None:
-            return len(core.loss)
-        reach = first_reach(priced.bound - arrays.offset, step)
-        return priced.core.open_columns(priced.bound - reach)
+        if self._tree is None:
+            return AssignmentTree(of, best, priced.of_jobs, arrays.offset - priced.bound, step)
+        self._tree.best = best
+        return self._tree
 
     def enumerate_knapsack(self) -> Outcome:
         """Enumerate a knapsack by its number of items; the next solver starts from the best

@@ -182,6 +182,13 @@ class Reassignment:
         while since < stale and not enough(self.least):
             since = 0 if self.turn() else since + 1
 
+    def start_from(self, agent: IntArray) -> None:
+        """Go on from another assignment, if it is better than the best one."""
+        lost = self.prices.lost(self.of, agent)
+        if lost < self.least:
+            self.agent, self.best = agent, agent
+            self.lost = self.least = lost
+
     def turn(self) -> bool:
         """Divide the jobs of some agents anew; returns whether that improved the best
         assignment.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from optsched.generate import generate
 from optsched.program.assignment import Assignment
 from optsched.solving import assignment_tree
 from optsched.solving.assignment_tree import AssignmentTree, next_reach
+from optsched.solving.program_search import ProgramSearch
 from optsched.solving.reassignment import AssignmentPrices, Reassignment
 
 AGENTS, JOBS = 3, 7
@@ -117,14 +119,22 @@ def test_sums_of_large_costs_are_rounded() -> None:
     assert tree.least == costs.min() + large * JOBS
 
 
-def test_the_tree_begins_after_the_search_where_many_columns_are_open(
+def test_a_tree_that_has_not_raised_the_bound_makes_way_for_the_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("optsched.solving.engine.BRIEFLY", 0)
-    monkeypatch.setattr("optsched.solving.program_search.TREE_SHARE", -1.0)
-    instance = generate("gap", jobs=16, agents=4, type="d", seed=2).instance
-    solution = optsched.solve(instance, "gap")
+    monkeypatch.setattr("optsched.solving.engine.BRANCHED", 0.0)
+    monkeypatch.setattr("optsched.solving.program_search.LONG_PATIENCE", 1)
+    longer = Mock(side_effect=ProgramSearch.search_longer)
+    monkeypatch.setattr(ProgramSearch, "search_longer", lambda search: longer(search))
+    instance = generate("gap", jobs=12, agents=3, type="d", seed=1).instance
+    solution = optsched.solve(instance, "gap", time_limit=600)
+    longer.assert_called_once()
     assert solution.solver.name == "priced tree" and solution.status == "optimal"
+    longer.reset_mock()
+    monkeypatch.setattr("optsched.solving.engine.BRANCHED", 0.3)
+    assert optsched.solve(instance, "gap", time_limit=600).objective == solution.objective
+    longer.assert_not_called()
 
 
 def test_worse_assignments_are_accepted_near_the_best_one() -> None:
