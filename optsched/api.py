@@ -324,12 +324,13 @@ def _compiled(
         return compile_for(formulation, instance, model, generate_columns, timer)
     view = formulation.plans_ahead, formulation.awaits_nodes
     kept: Candidates | None = instance.compiled.get(view)
-    if kept is not None:
-        return kept.at(instance)
-    candidates = compile_for(formulation, instance, timer=timer)
-    # Kept without the instance: in a circle of references both would wait for the collector.
-    instance.compiled[view] = replace(candidates, instance=None)  # type: ignore[arg-type]
-    return candidates
+    if kept is None:
+        candidates = compile_for(formulation, instance, timer=timer)
+        # Kept without the instance: in a circle of references both would wait for the collector.
+        kept = instance.compiled[view] = replace(candidates, instance=None)  # type: ignore[arg-type]
+    # A formulation may write into the capacities of an answer: the next solve has its own.
+    capacity = kept.resources.capacity.copy()
+    return replace(kept, instance=instance, resources=replace(kept.resources, capacity=capacity))
 
 
 def _lacks_columns(solution: Solution) -> bool:

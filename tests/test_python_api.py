@@ -83,6 +83,13 @@ def test_another_solve_of_an_instance_compiles_it_no_more() -> None:
         assert anew.objective == first.objective
 
 
+def test_a_solve_has_its_own_capacities() -> None:
+    instance = optsched.load("@quickstart")
+    first = optsched.solve(instance)
+    first.candidates.resources.capacity[:] = 0.0  # as a formulation may do that reserves GPUs
+    assert optsched.solve(instance).objective == first.objective
+
+
 def test_an_instance_whose_model_reads_a_file_is_compiled_anew(tmp_path: Path) -> None:
     instance = optsched.load("@quickstart")
     copied = replace(instance, performance={"model": "chain", "models": [{"model": "table"}]})
