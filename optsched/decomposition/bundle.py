@@ -350,8 +350,7 @@ class _BundleSearch:
         # to the cheapest
         slopes = bundle.cost - bundle.activity @ self.y
         least = FLAT * max(float(np.ptp(slopes)), 1e-12)
-        # The largest singular value squared; the product has as few rows as there are points
-        steepness = max(t * float(np.linalg.eigvalsh(centred @ centred.T)[-1]), least)
+        steepness = max(t * float(np.linalg.norm(centred, 2)) ** 2, least)
         weight = ahead = first
         momentum = 1.0
         for _ in range(ROUNDS_OF_WEIGHTS):

@@ -12,8 +12,8 @@ A generalised assignment (`gap`) takes these steps. The first that proves the op
 3. In the same step, if a gap is left: prices of the jobs (`optsched.decomposition.job_prices`), and
    at these prices the bound of the agents' knapsacks (`knapsack_bound`).
 4. Branch and bound at these prices (`branch_assignments`, `assignment_tree`).
-5. If step 4 does not raise the bound in a part of the time: the local search, from the best
-   assignment so far (`search_longer`). Then step 4 goes on.
+5. If the tree is large and has not raised the bound after a part of the time: the local search, from
+   the best assignment so far (`search_longer`). Then step 4 goes on.
 6. Without a tree: branch and bound of a solver, from the best assignment (`solve`).
 
 The certificate recomputes the bound of step 3 (`certify.proved_or_claimed_bound`). An empty tree is
@@ -65,13 +65,15 @@ BRIEF_NODES, BRIEF_SHARE = 500, 0.05
 PATIENCE, LONG_PATIENCE = 2, 5
 """The search for assignments ends after this many neighbourhoods without improvement: before the
 tree for each job, after it for each column."""
+SMALL_TREE = 0.3
+"""Fraction of the columns up to which those that are open at its first target make a small tree."""
 LAGRANGIAN_SHARE, EVALUATIONS = 0.2, 100
 """Limits of the Lagrangian bound of an assignment: a fraction of the time left, and evaluations."""
 AT_RELAXATION = "search at the prices of the relaxation"
 BY_PRICED_JOBS = "; the bound is Lagrangian, each agent solves a knapsack"
 FIRST, BRANCHED, SEARCHED = 0.1, 0.3, 0.95
-"""Fractions of the time that may be over when the tree of an assignment begins, when one that has
-not raised the bound makes way for the local search, and when it goes on."""
+"""Fractions of the time that may be over when the tree of an assignment begins, when a large one
+that has not raised the bound makes way for the local search, and when it goes on."""
 LONG = 0.8
 """Fraction of the time that may be over when a local search ends."""
 
@@ -307,8 +309,8 @@ class ProgramSearch:
         return found
 
     def branch_assignments(self, part: float = 1.0) -> Outcome:
-        """Branch and bound by prices of jobs; a tree that has not raised the bound ends when a part
-        of the time is over.
+        """Branch and bound by prices of jobs; a large tree that has not raised the bound ends when a
+        part of the time is over.
         """
         from optsched.solvers.closed_form import PricedTree  # few programs are assignments
 
@@ -319,7 +321,7 @@ class ProgramSearch:
         if tree is None or priced is None:
             return nothing_found(runs, values)
         began, reported = runs.timer.clock(), np.inf
-        nodes, known = tree.nodes, tree.bound
+        nodes, known, is_small = tree.nodes, tree.bound, self._has_small_tree(priced, arrays)
         most = np.inf if runs.limits.work is None else runs.limits.work
 
         def point() -> FloatArray:
@@ -330,7 +332,7 @@ class ProgramSearch:
             if tree.least < reported:
                 reported = tree.least
                 runs.report(began, arrays.offset - tree.least, priced.bound, values.words, point)
-            late = part if tree.bound == known else 1.0
+            late = 1.0 if is_small or tree.bound > known else part
             return tree.nodes > most or not runs.has_time_left(1.0 - late)
 
         tree.run(enough)
@@ -349,6 +351,16 @@ class ProgramSearch:
         values = self._with_priced(replace(values, termination=end, x=x, bound=bound))
         outcome = certified_allocation(runs, program, values, values.y, arrays)
         return replace(outcome, by_clock=by_clock)
+
+    def _has_small_tree(self, priced: PricedBound, arrays: LinearArrays) -> bool:
+        """Whether prices of jobs leave few columns open at the first target of the tree."""
+        from optsched.solving.assignment_tree import first_reach
+
+        step = step_of(arrays.cost, arrays.integer)
+        assert step is not None
+        reach = first_reach(priced.bound - arrays.offset, step)
+        opened = priced.core.open_columns(priced.bound - reach)
+        return opened <= SMALL_TREE * len(priced.core.loss)
 
     def _planted(self, arrays: LinearArrays) -> AssignmentTree | None:
         """The tree of an assignment, from the best one; None without prices, a step of costs or an

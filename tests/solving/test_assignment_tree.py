@@ -119,11 +119,12 @@ def test_sums_of_large_costs_are_rounded() -> None:
     assert tree.least == costs.min() + large * JOBS
 
 
-def test_a_tree_that_has_not_raised_the_bound_makes_way_for_the_search(
+def test_a_large_tree_that_has_not_raised_the_bound_makes_way_for_the_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("optsched.solving.engine.BRIEFLY", 0)
     monkeypatch.setattr("optsched.solving.engine.BRANCHED", 0.0)
+    monkeypatch.setattr("optsched.solving.program_search.SMALL_TREE", -1.0)
     monkeypatch.setattr("optsched.solving.program_search.LONG_PATIENCE", 1)
     longer = Mock(side_effect=ProgramSearch.search_longer)
     monkeypatch.setattr(ProgramSearch, "search_longer", lambda search: longer(search))
@@ -132,7 +133,8 @@ def test_a_tree_that_has_not_raised_the_bound_makes_way_for_the_search(
     longer.assert_called_once()
     assert solution.solver.name == "priced tree" and solution.status == "optimal"
     longer.reset_mock()
-    monkeypatch.setattr("optsched.solving.engine.BRANCHED", 0.3)
+    monkeypatch.undo()
+    monkeypatch.setattr("optsched.solving.engine.BRIEFLY", 0)
     assert optsched.solve(instance, "gap", time_limit=600).objective == solution.objective
     longer.assert_not_called()
 
