@@ -71,11 +71,9 @@ LAGRANGIAN_SHARE, EVALUATIONS = 0.2, 100
 """Limits of the Lagrangian bound of an assignment: a fraction of the time left, and evaluations."""
 AT_RELAXATION = "search at the prices of the relaxation"
 BY_PRICED_JOBS = "; the bound is Lagrangian, each agent solves a knapsack"
-FIRST, BRANCHED, SEARCHED = 0.1, 0.3, 0.95
+FIRST, BRANCHED, LONG = 0.1, 0.35, 0.8
 """Fractions of the time that may be over when the tree of an assignment begins, when a large one
-that has not raised the bound makes way for the local search, and when it goes on."""
-LONG = 0.8
-"""Fraction of the time that may be over when a local search ends."""
+that has not raised the bound makes way for the local search, and when a local search ends."""
 
 
 class PricedBound(NamedTuple):
@@ -221,7 +219,7 @@ class ProgramSearch:
             return nothing_found(self.runs, Values(Termination.IMPRECISE, words=AT_RELAXATION))
         if tree is not None:
             local.search.start_from(tree.best)
-        late = self._improve(LONG_PATIENCE * len(local.core.loss), SEARCHED)
+        late = self._improve(LONG_PATIENCE * len(local.core.loss), LONG)
         return self._best_assignment(late)
 
     def _improve(self, stale: int, part: float) -> bool:
