@@ -230,14 +230,14 @@ class AllocationProgram(FeasibleRegion, Displayed):
 
     # --- points -----------------------------------------------------------------------------------
 
-    def known_point(self) -> FloatArray:
+    def known_point(self, late: Callable[[], bool] = lambda: False) -> FloatArray:
         """A point that needs no solver: a greedy choice, or an even split of the time.
 
         It satisfies time, capacity and side rows that limit sums. The certificate checks the
-        others.
+        others. ``late`` says whether the time is over.
         """
         if self.integral:
-            agent = None if self.assignment is None else self.assignment.by_rule()
+            agent = None if self.assignment is None else self.assignment.by_rule(late)
             if self.assignment is not None and agent is not None:
                 return self.assignment.point(agent, self.classes.columns)
             return self.filled_up(np.zeros(self.classes.columns))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ MOST_CELLS = 5_000_000
 """Most agents times jobs: with more the tables would be too large."""
 MOVES = 3000
 """Moves after which a search for a feasible assignment gives up."""
+ALWAYS_MADE = 300
+"""Moves that a rule makes although the time is over: most assignments need fewer."""
 TABU = 10
 """A job does not return to an agent that it has left for at least this many moves."""
 DEARER, CHEAPER = 1.1, 0.98
@@ -127,11 +130,16 @@ class Assignment(NamedTuple):
         agent[self.column[there]] = np.nonzero(there)[0]
         return None if (agent[chosen] < 0).any() else agent[chosen]
 
-    def by_rule(self) -> IntArray | None:
+    def by_rule(self, late: Callable[[], bool] = lambda: False) -> IntArray | None:
         """An assignment by rule, without a solver: the cheaper one of two, or None if both fail.
 
         One gives each job to the agent where it costs least, the other to the agent of whose room
         it uses the smallest fraction; both then repair overloads (`within_room`).
+
+        Parameters
+        ----------
+        late : callable
+            Whether the time is over; then both together make `ALWAYS_MADE` moves at most.
         """
         there = self.column >= 0
         part = 1.0 / np.maximum(self.room, ROUNDING)
@@ -140,7 +148,12 @@ class Assignment(NamedTuple):
             (self.cost, np.full(self.agents, usual)),
             (np.where(there, self.use * part[:, np.newaxis], np.inf), part),
         )
-        tried = (self.within_room(self.greedy(*rule), *rule) for rule in rules)
+        moves = count()
+
+        def over() -> bool:
+            return next(moves) >= ALWAYS_MADE and late()
+
+        tried = (self.within_room(self.greedy(*rule), *rule, over) for rule in rules)
         return min((found for found in tried if found is not None), key=self.total, default=None)
 
     def total(self, agent: IntArray) -> float:

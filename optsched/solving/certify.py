@@ -595,7 +595,11 @@ def best_known_allocation(
     """
     if found is not None and found.x is not None and not program.integral:
         return None
-    points = [runs.build(program.known_point)]
+
+    def late() -> bool:
+        return not runs.has_time_left(0.0)
+
+    points = [runs.build(lambda: program.known_point(late))]
     if runs.start is not None and len(runs.start) == program.classes.columns:
         points.append(program.repaired(runs.start))
     return best_of_known_points(points, certify, found)

@@ -201,7 +201,12 @@ class ProgramSearch:
         by_clock = values.termination in BY_CLOCK
         core = None if values.y is None else Core.of(program.classes, arrays, values.y)
         start = runs.start if self._incumbent is None else self._incumbent
-        search = None if core is None else searched_from(program, core, start, runs.limits.seed)
+        seed = runs.limits.seed
+
+        def late() -> bool:
+            return not runs.has_time_left(0.0)
+
+        search = None if core is None else searched_from(program, core, start, seed, late)
         if core is None or search is None:
             nothing = Values(Termination.IMPRECISE, words=AT_RELAXATION, seconds=values.seconds)
             return replace(nothing_found(runs, nothing), by_clock=by_clock)

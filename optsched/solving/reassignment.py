@@ -65,7 +65,11 @@ class AssignmentPrices(NamedTuple):
 
 
 def searched_from(
-    program: AllocationProgram, core: Core, start: FloatArray | None, seed: int
+    program: AllocationProgram,
+    core: Core,
+    start: FloatArray | None,
+    seed: int,
+    late: Callable[[], bool] = lambda: False,
 ) -> Reassignment | None:
     """A search at the prices of a core, from a start or a rule; None where no assignment is known.
 
@@ -77,6 +81,8 @@ def searched_from(
     start : FloatArray or None
         Totals of the columns of classes, whole.
     seed : int
+    late : callable
+        Whether the time is over.
     """
     of = program.assignment
     assert of is not None
@@ -86,11 +92,11 @@ def searched_from(
     given = None if start is None else of.agents_of(start, program.classes)
     starts = (
         given if given is not None and of.fits(given) else None,
-        of.within_room(of.greedy(loss, prices.price), loss, prices.price),
+        of.within_room(of.greedy(loss, prices.price), loss, prices.price, late),
     )
     known = [agent for agent in starts if agent is not None]
     if not known:
-        by_rule = of.by_rule()
+        by_rule = of.by_rule(late)
         known = [] if by_rule is None else [by_rule]
     if not known:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ import optsched
 from optsched.arrays import FloatArray, IntArray
 from optsched.decomposition.job_prices import prices_of_jobs
 from optsched.generate import generate
+from optsched.libraries import AssignmentProblem
 from optsched.program.assignment import Assignment
 from optsched.solving import assignment_tree
 from optsched.solving.assignment_tree import AssignmentTree, next_reach
@@ -155,3 +156,23 @@ def test_worse_assignments_are_accepted_near_the_best_one() -> None:
         search.lost = search.least + typical * search.typical
         search.turn()
     assert spares[0] > 0.0 and spares[1] == 0.0
+
+
+def test_a_rule_makes_few_moves_when_the_time_is_over() -> None:
+    """Nine equal jobs do not fit in two agents with room for four and a half each."""
+    size = (2, 9)
+    column = np.arange(18).reshape(size)
+    full = Assignment(np.ones(size), np.full(size, 10.0), np.full(2, 45.0), column, np.arange(2))
+    late = Mock(return_value=True)
+    assert full.by_rule(late) is None
+    assert late.call_count == 2  # once for each rule
+    roomy = full._replace(room=np.array([50.0, 45.0]))
+    assert roomy.by_rule(late) is not None
+    assert late.call_count == 2
+
+
+def test_an_assignment_that_has_no_answer_keeps_the_time_limit() -> None:
+    problem = AssignmentProblem(np.ones((2, 9)), np.full((2, 9), 10.0), np.array([45.0, 45.0]))
+    with patch.object(Assignment, "by_rule", autospec=True, return_value=None) as rule:
+        optsched.solve(problem.instance("full"), "gap", time_limit=1e-6)
+    assert rule.call_args.args[1]()
