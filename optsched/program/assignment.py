@@ -153,7 +153,9 @@ class Assignment(NamedTuple):
         def over() -> bool:
             return next(moves) >= ALWAYS_MADE and late()
 
-        tried = (self.within_room(self.greedy(*rule), *rule, over) for rule in rules)
+        tried = (
+            self.within_room(self.greedy(loss, price), loss, price, over) for loss, price in rules
+        )
         return min((found for found in tried if found is not None), key=self.total, default=None)
 
     def total(self, agent: IntArray) -> float:
