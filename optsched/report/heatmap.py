@@ -292,8 +292,7 @@ def allocation_heatmap(solution: Answer | Allocation, ax: Axes | None = None) ->
         raise UsageError(why)
     if ax is None:
         height = 1.7 + (max(0.26 * len(rows.fraction), 1.0) if rows.labels else 5.0)
-        width = 4.2 + 0.95 * min(len(rows.places), MAX_LABELLED)
-        ax = new_axes(min(max(width, 5.6), MOST_INCHES), height)
+        ax = new_axes(min(max(4.2 + 0.95 * len(rows.places), 5.6), MOST_INCHES), height)
     image = _draw(ax, rows)
     _label_axes(ax, rows, solution)
     bar = figure_of(ax).colorbar(image, ax=ax, fraction=0.05, pad=0.03, aspect=25)
