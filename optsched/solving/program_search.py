@@ -74,6 +74,8 @@ BY_PRICED_JOBS = "; the bound is Lagrangian, each agent solves a knapsack"
 FIRST, BRANCHED, LONG = 0.1, 0.35, 0.8
 """Fractions of the time that may be over when the tree of an assignment begins, when a large one
 that has not raised the bound makes way for the local search, and when a local search ends."""
+MANY_NODES = 200
+"""Nodes after which such a tree makes way where the time has no limit."""
 
 
 class PricedBound(NamedTuple):
@@ -313,7 +315,7 @@ class ProgramSearch:
 
     def branch_assignments(self, part: float = 1.0) -> Outcome:
         """Branch and bound by prices of jobs; a large tree that has not raised the bound ends when a
-        part of the time is over.
+        part of the time is over, or after many nodes where the time has no limit.
         """
         from optsched.solvers.closed_form import PricedTree  # few programs are assignments
 
@@ -326,6 +328,7 @@ class ProgramSearch:
         began, reported = runs.timer.clock(), np.inf
         nodes, known, is_small = tree.nodes, tree.bound, self._has_small_tree(priced, arrays)
         most = np.inf if runs.limits.work is None else runs.limits.work
+        many = MANY_NODES if part < 1.0 and runs.limits.time is None else np.inf
 
         def point() -> FloatArray:
             return tree.of.point(tree.best, program.classes.columns)
@@ -335,8 +338,11 @@ class ProgramSearch:
             if tree.least < reported:
                 reported = tree.least
                 runs.report(began, arrays.offset - tree.least, priced.bound, values.words, point)
-            late = 1.0 if is_small or tree.bound > known else part
-            return tree.nodes > most or not runs.has_time_left(1.0 - late)
+            if tree.nodes > most:
+                return True
+            if is_small or tree.bound > known:
+                return not runs.has_time_left(0.0)
+            return tree.nodes - nodes > many or not runs.has_time_left(1.0 - part)
 
         tree.run(enough)
         runs.spend("search", runs.timer.clock() - began)
@@ -349,7 +355,8 @@ class ProgramSearch:
             end = Termination.WORK_LIMIT
         else:
             over = not runs.has_time_left(0.0)
-            end, by_clock = Termination.TIME_LIMIT if over else Termination.IMPRECISE, True
+            end = Termination.TIME_LIMIT if over else Termination.IMPRECISE
+            by_clock = runs.limits.time is not None
         x, bound = program.complete(point()), arrays.offset - tree.bound
         values = self._with_priced(replace(values, termination=end, x=x, bound=bound))
         outcome = certified_allocation(runs, program, values, values.y, arrays)

@@ -120,23 +120,25 @@ def test_sums_of_large_costs_are_rounded() -> None:
     assert tree.least == costs.min() + large * JOBS
 
 
+@pytest.mark.parametrize("time_limit", [600, None])
 def test_a_large_tree_that_has_not_raised_the_bound_makes_way_for_the_search(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, time_limit: float | None
 ) -> None:
     monkeypatch.setattr("optsched.solving.engine.BRIEFLY", 0)
     monkeypatch.setattr("optsched.solving.engine.BRANCHED", 0.0)
+    monkeypatch.setattr("optsched.solving.program_search.MANY_NODES", 0)
     monkeypatch.setattr("optsched.solving.program_search.SMALL_TREE", -1.0)
     monkeypatch.setattr("optsched.solving.program_search.LONG_PATIENCE", 1)
     longer = Mock(side_effect=ProgramSearch.search_longer)
     monkeypatch.setattr(ProgramSearch, "search_longer", lambda search: longer(search))
     instance = generate("gap", jobs=12, agents=3, type="d", seed=1).instance
-    solution = optsched.solve(instance, "gap", time_limit=600)
+    solution = optsched.solve(instance, "gap", time_limit=time_limit)
     longer.assert_called_once()
     assert solution.solver.name == "priced tree" and solution.status == "optimal"
     longer.reset_mock()
     monkeypatch.undo()
     monkeypatch.setattr("optsched.solving.engine.BRIEFLY", 0)
-    assert optsched.solve(instance, "gap", time_limit=600).objective == solution.objective
+    assert optsched.solve(instance, "gap", time_limit=time_limit).objective == solution.objective
     longer.assert_not_called()
 
 
