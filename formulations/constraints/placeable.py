@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from optsched.arrays import BoolArray, IntArray
 from optsched.candidates import Classes
+from optsched.candidates.going_on import places_of
 from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Instance
 from optsched.instance.durations import UNLIMITED, Timer
@@ -34,8 +33,8 @@ class Placeable(SideConstraint):
 
     Gangs that no group has room for, even alone, have N_t(x) <= 0.
 
-    Running jobs that cannot be preempted stay where they are: others have what they leave of their
-    GPUs and nodes.
+    Running jobs that cannot be preempted stay where they are: they have no other columns, and
+    others have what they leave of their GPUs and nodes.
 
     These rows hold at every instant, hence on average: for fractions of time they are a relaxation.
 
@@ -67,9 +66,9 @@ class Placeable(SideConstraint):
     options: Options
 
     def labels(self, instance: Instance) -> IntArray | None:
-        """Whether a job keeps its GPUs."""
+        """Where a job runs that keeps its GPUs."""
         stays = must_stay(instance)
-        return stays.astype(np.int64) if stays.any() else None
+        return places_of(instance, stays) if stays.any() else None
 
     def rows(self, C: Classes) -> SideRows | None:
         gangs = GangTypes.of(C)

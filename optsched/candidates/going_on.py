@@ -1,12 +1,18 @@
-"""Remaining run times of running jobs."""
+"""Where running jobs continue, and their remaining run times."""
 
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, mask_of
-from optsched.candidates.classes import Candidates
+from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, group_rows, mask_of
+from optsched.candidates.classes import Candidates, Classes
+from optsched.instance import Instance
+from optsched.instance.staying import Running
 
+ANY_SPAN = np.iinfo(np.int64).max
+"""Nodes of a column on which a job cannot run where it is."""
+ELSEWHERE = -1
 UNKNOWN_END = "it runs in no configuration of its own, so that its end is not known"
 
 
@@ -48,3 +54,38 @@ def unknown_ends(candidates: Candidates, held: FloatArray) -> BoolArray:
     places = candidates.instance.jobs_table.places
     keep = np.flatnonzero(held[places.job] > 0)
     return mask_of(places.job[keep[going_on(candidates, keep)[0] < 0]], len(held))
+
+
+def places_of(instance: Instance, jobs: BoolArray) -> IntArray:
+    """A number for where each of some running jobs runs, `ELSEWHERE` for the others; shape (jobs,).
+
+    Jobs with the same number hold as many GPUs of one pool on as many nodes and groups of nodes.
+    """
+    running = Running.of(instance)
+    keys = (running.pool, running.gpus, running.nodes, *running.groups)
+    return np.where(jobs, group_rows(keys, len(jobs)).inverse, ELSEWHERE)
+
+
+def continuing(C: Classes) -> sp.csr_matrix:
+    """The columns in which running jobs continue as they run, shape (classes, columns): how many
+    jobs of the class each has.
+
+    They are in the present pool of the jobs, on as many GPUs as they hold, on as many nodes (the
+    next number for which there is a column, else any: the placement then says that the job cannot
+    run on). The jobs of a class must agree in `places_of`.
+    """
+    running = Running.of(C.instance)
+    pool, gpus, nodes = running.pool[C.first], running.gpus[C.first], running.nodes[C.first]
+    member = C.member.tocoo()
+    k, c = member.row, member.col
+    # A gang may hold as many GPUs on fewer nodes, and faster there: it would have to move.
+    span = np.maximum(C.configurations.nodes[C.configuration[c]], 1)
+    span = np.where(span < nodes[k], ANY_SPAN, span)
+    stays = (C.pool[c] == pool[k]) & (C.gpus[c] == gpus[k])
+    # It may hold GPUs of several racks, at which it has not the rate of one.
+    level = C.configurations.levels[C.configuration[c]]
+    stays &= running.within(C.first[k], span, level)
+    least = np.full(len(C), ANY_SPAN)
+    np.minimum.at(least, k[stays], span[stays])
+    stays &= span == least[k]
+    return sp.csr_matrix((member.data[stays], (k[stays], c[stays])), shape=member.shape)

@@ -11,7 +11,6 @@ from all_placements import (
     best_total,
     flaws_of,
     small_instance,
-    staying,
     staying_instance,
 )
 
@@ -36,6 +35,28 @@ def test_jobs_that_stay_leave_the_rest_of_their_gpus(kind: str, seed: int) -> No
     document = staying_instance(kind, seed)
     if document is not None:
         check_document(document)
+
+
+@pytest.mark.parametrize("integral", [False, True])
+def test_a_job_that_stays_is_promised_nothing_elsewhere(integral: bool) -> None:
+    """It would be ten times as fast on the other pool."""
+    pools = [{"name": name, "nodes": 1, "gpus_per_node": 4} for name in "ab"]
+    rates = {"a": {"2": 3.0}, "b": {"2": 2.0, "4": 30.0}}
+    held = {"running": {"pool": "a", "gpus": ["a-0/0", "a-0/1"]}, "preemptible": False}
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": pools},
+        "jobs": [
+            {"id": "stays", "gpus": {"min": 2, "max": 4}, "throughput": rates, **held},
+            {"id": "other", "gpus": 4, "throughput": {"b": 9.0}},
+        ],
+    }
+    solution = optsched.solve(
+        document, "max-throughput", integral=integral, constraints=["placeable"]
+    )
+    assert solution.objective == pytest.approx(12.0)
+    if integral:
+        assert solution.placement is not None and not solution.placement.refused
 
 
 def test_the_program_with_its_space_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +95,7 @@ def check_against_all_placements(kind: str, seed: int) -> None:
 
 def check_document(document: Document) -> None:
     instance = optsched.load(document)
-    constraints = ["placeable", "uninterrupted"] if staying(document) else ["placeable"]
+    constraints = ["placeable"]
     solution = optsched.solve(
         instance, "max-throughput", integral=True, constraints=constraints, gap=0.0
     )

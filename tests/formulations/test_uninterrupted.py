@@ -170,3 +170,29 @@ def test_jobs_on_different_numbers_of_nodes_are_different_classes() -> None:
         Instance.from_document(document), "max-throughput", constraints=["uninterrupted"]
     )
     assert solution.objective == pytest.approx(16.0)
+
+
+def test_jobs_on_one_rack_and_across_two_have_their_own_rates() -> None:
+    """Both hold two GPUs on two nodes, but only one has the rate of a rack."""
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [{"name": "v", "nodes": 4, "gpus_per_node": 2}],
+            "levels": {"rack": {"r0": ["v-0", "v-1"], "r1": ["v-2", "v-3"]}},
+        },
+        "jobs": [
+            {
+                "id": name,
+                "gpus": 2,
+                "throughput": {"v": {"2": {"rack": 5.0, "cluster": 1.0}}},
+                "preemptible": False,
+                "running": {"pool": "v", "gpus": gpus},
+            }
+            for name, gpus in (("near", ["v-0/0", "v-1/0"]), ("far", ["v-1/1", "v-2/0"]))
+        ],
+    }
+    for constraint in ("uninterrupted", "placeable"):
+        solution = optsched.solve(
+            document, "max-throughput", integral=True, constraints=[constraint]
+        )
+        assert solution.objective == pytest.approx(6.0)

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import NO_SLICE, Classes
+from optsched.candidates.going_on import continuing
 from optsched.instance.cluster import PER_NODE
+from optsched.instance.staying import must_stay
 from optsched.program.side_rows import SideRows
 from optsched.program.space.contents import ROUNDING, fewest_pieces, shares_held
 from optsched.program.space.gangs import ANYWHERE, GangTypes, NodeClasses
@@ -33,14 +35,13 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
         sum_t g_t w_t N_t(x)                  <=  sum over GPUs of max over layouts of w     slices
         sum_t floor(g_t / s) N_t(x)           <=  sum over groups of floor(GPUs / s)         of each level
         N_t(x)                                <=  0                                          no room in any group
+        sum of x over columns that would move jobs that stay  <=  0                          elsewhere
 
     where pieces_t(s) is the least number over all splits of the gang, w_t is 1 for the slices of
     one profile (or their compute slices) and the largest w of a layout for a whole GPU, and the
     last rows count the gangs that are inside one group. They hold at every instant, so they hold
     for averages over time.
     """
-    if not len(gangs):
-        return None
     of_column = gangs.of_column
     column = np.flatnonzero(of_column >= 0)
     shape = (len(gangs), C.columns)
@@ -48,12 +49,31 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
     most = total @ C.limit
     # Rows that no allocation can violate are left out.
     rows = [row for row in _rows(C, gangs, nodes) if row[0] @ most > row[1] * (1 + ROUNDING)]
-    if not rows:
-        return None
-    matrix = sp.csr_matrix(sp.csr_matrix(np.array([row[0] for row in rows])) @ total)
+    each = np.array([row[0] for row in rows]).reshape(len(rows), len(gangs))
+    matrix = sp.csr_matrix(sp.csr_matrix(each) @ total)
     limit = np.array([row[1] for row in rows], np.float64)
     words = [row[2] for row in rows]
-    return SideRows(PLACEABLE, matrix, np.full(len(rows), -np.inf), limit, words.__getitem__)
+    moves = _moves_of_staying(C)
+    if moves.any():
+        matrix = sp.csr_matrix(sp.vstack([matrix, sp.csr_matrix(moves * 1.0)]))
+        limit = np.append(limit, 0.0)
+        words.append(f"running jobs that cannot be preempted stay as they run ({PLACEABLE})")
+    if not words:
+        return None
+    return SideRows(PLACEABLE, matrix, np.full(len(limit), -np.inf), limit, words.__getitem__)
+
+
+def _moves_of_staying(C: Classes) -> BoolArray:
+    """Mask of the columns that would move a job which stays (`must_stay`), shape (N,).
+
+    A job that no column continues, because its nodes take no new work, may have others.
+    """
+    continued = continuing(C)
+    held = C.common(must_stay(C.instance)) & (np.diff(continued.indptr) > 0)
+    others = sp.csr_matrix(C.member - continued)
+    others.eliminate_zeros()
+    found: BoolArray = (held * 1.0) @ (others > 0) > 0
+    return found
 
 
 def _rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> Iterator[Row]:
