@@ -196,3 +196,11 @@ def test_jobs_on_one_rack_and_across_two_have_their_own_rates() -> None:
             document, "max-throughput", integral=True, constraints=[constraint]
         )
         assert solution.objective == pytest.approx(6.0)
+
+
+def test_a_job_on_a_node_that_is_down_has_stopped() -> None:
+    document = instance_of([job("stopped", **held("slow-0/0"))]).to_document()
+    pool = next(pool for pool in document["cluster"]["pools"] if pool["name"] == "slow")
+    pool["nodes"] = [{"name": "slow-0", "gpus": 2, "state": "down"}, {"name": "slow-1", "gpus": 2}]
+    solution = optsched.solve(document, "max-throughput", constraints=["uninterrupted"])
+    assert share_of(solution, "stopped") == pytest.approx({"fast": 1.0})

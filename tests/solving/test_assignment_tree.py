@@ -135,6 +135,7 @@ def test_a_large_tree_that_has_not_raised_the_bound_makes_way_for_the_search(
     solution = optsched.solve(instance, "gap", time_limit=time_limit)
     longer.assert_called_once()
     assert solution.solver.name == "priced tree" and solution.status == "optimal"
+    assert solution.reproducible is (time_limit is None)
     longer.reset_mock()
     monkeypatch.undo()
     monkeypatch.setattr("optsched.solving.engine.BRIEFLY", 0)
