@@ -59,10 +59,11 @@ def unknown_ends(candidates: Candidates, held: FloatArray) -> BoolArray:
 def places_of(instance: Instance, jobs: BoolArray) -> IntArray:
     """A number for where each of some running jobs runs, `ELSEWHERE` for the others; shape (jobs,).
 
-    Jobs with the same number hold as many GPUs of one pool on as many nodes and groups of nodes.
+    Jobs with the same number hold as many GPUs of one pool on as many nodes and groups of nodes,
+    and their nodes all take new work or do not.
     """
     running = Running.of(instance)
-    keys = (running.pool, running.gpus, running.nodes, *running.groups)
+    keys = (running.pool, running.gpus, running.nodes, running.leaves, *running.groups)
     return np.where(jobs, group_rows(keys, len(jobs)).inverse, ELSEWHERE)
 
 

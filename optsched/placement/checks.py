@@ -88,16 +88,23 @@ class NodeOfPool(NamedTuple):
 
 
 def gpus_of_pool(
-    entry: int, gpus: Sequence[str], pool: str, nodes: Mapping[str, NodeOfPool]
+    entry: int,
+    gpus: Sequence[str],
+    pool: str,
+    nodes: Mapping[str, NodeOfPool],
+    *,
+    stays: bool = False,
 ) -> list[Flaw]:
-    """Every GPU exists in the pool, is on a node that takes work, and is named once."""
+    """Every GPU exists in the pool, is named once, and is on a node that takes work, unless all
+    jobs there run and cannot be preempted (``stays``).
+    """
     flaws = []
     for i, gpu in enumerate(gpus):
         node, _, index = gpu.rpartition("/")
         words = ""
         if node not in nodes or not 0 <= parse_index(index) < nodes[node].gpus:
             words = f", expected a GPU of pool {show(pool)} written node/index"
-        elif not nodes[node].usable:
+        elif not (stays or nodes[node].usable):
             words = f", but node {node} takes no work now"
         elif gpu in gpus[:i]:
             words = " a second time, expected GPUs that differ"
@@ -353,6 +360,7 @@ def check_placement(
     pools = instance.cluster.pools
     # Cached: thousands of rows use the same pools.
     nodes_of = cache(lambda pool: nodes_of_pool(pools[pool], instance.now))
+    stays = must_stay(instance)
     flaws = jobs_placed_once(classes, job, partner)
     entries = _staying_rows(instance, np.concatenate([job, partner]))
     for row, given in enumerate(gpus):
@@ -362,9 +370,11 @@ def check_placement(
             words = f"found {len(given)} GPUs, expected none: the row uses no pool"
             flaws.append(Flaw(row, "gpus", words))
             continue
-        flaws += gpus_of_pool(row, given, pools[pool].name, nodes_of(pool))
+        numbers = [int(number) for number in (job[row], partner[row]) if number >= 0]
+        remains = bool(stays[numbers].all())
+        flaws += gpus_of_pool(row, given, pools[pool].name, nodes_of(pool), stays=remains)
         flaws += gpus_of_row(classes, int(column[row]), row, given)
-        jobs = [names[int(number)] for number in (job[row], partner[row]) if number >= 0]
+        jobs = [names[number] for number in numbers]
         needs = needs_of_column(classes, int(column[row]))
         profile = profile_of(classes, configuration)
         entries[row] = PlacedRow(jobs, given, float(table.share[configuration]), needs, profile)

@@ -305,7 +305,7 @@ def placement_worth(
     ones = np.ones(len(job))
     rows = JobRows(job, partner, column, ones, ones, ones)
     requests = Requests.of(classes, rows, np.arange(len(job)))
-    problem = Problem.of(requests)
+    problem = Problem.of(requests, every_node=True)
     number = {problem.nodes.name(node): node for node in range(len(problem.nodes))}
     assignment = {}
     for request, row in enumerate(requests.row.tolist()):

@@ -100,13 +100,16 @@ class Nodes:
     cut: CutGpus | None = None
 
     @classmethod
-    def of(cls, instance: Instance, pools: Sequence[int] | IntArray) -> Nodes:
-        """The usable nodes of these pools."""
+    def of(
+        cls, instance: Instance, pools: Sequence[int] | IntArray, *, every_node: bool = False
+    ) -> Nodes:
+        """The usable nodes of these pools, or all of them."""
         cluster = instance.cluster
         numbering = cluster.numbering
         size = lengths(numbering.start)
         in_pools = mask_of(pools, len(cluster.pools))[numbering.pool]
-        number = np.flatnonzero(in_pools & (size > 0) & cluster.usable(instance.now))
+        usable = every_node | cluster.usable(instance.now)
+        number = np.flatnonzero(in_pools & (size > 0) & usable)
         count = size[number]
         # A rectangular table: nodes with fewer GPUs have room 0 in the columns beyond.
         exists = np.arange(count.max(initial=0)) < count[:, None]
@@ -373,9 +376,17 @@ class Problem:
     closed: tuple[IntArray, ...]
 
     @classmethod
-    def of(cls, requests: Requests, occupied: Occupied | None = None) -> Problem:
-        """The problem on the usable nodes of the pools of the requests, beside occupied GPUs."""
-        nodes = Nodes.of(requests.classes.instance, requests.pool)
+    def of(
+        cls,
+        requests: Requests,
+        occupied: Occupied | None = None,
+        *,
+        every_node: bool = False,
+    ) -> Problem:
+        """The problem on the usable nodes (or all) of the pools of the requests, beside occupied
+        GPUs.
+        """
+        nodes = Nodes.of(requests.classes.instance, requests.pool, every_node=every_node)
         nodes = replace(nodes, cut=CutGpus.of(requests.slices, nodes.room.shape))
         if occupied is not None and len(occupied):
             nodes = nodes.beside(occupied)

@@ -283,18 +283,15 @@ def _continued(
             continue
         # Two jobs that cannot be preempted can be a pair only if they already share their GPUs.
         held = {frozenset(held_by[job][1]) for job in firm}
-        column = int(rows.column[row])
-        if len(held) == 1 and all(_continues(classes, running, job, column) for job in firm):
+        # A node that takes no new work keeps these jobs, but no others join them.
+        joined = rows.partner[row] >= 0 and len(firm) == 1
+        column = np.full(len(firm), rows.column[row])
+        as_it_runs = holds(classes, running, np.array(firm), column).all()
+        if len(held) == 1 and as_it_runs and not (joined and running.leaves[firm[0]]):
             continued[row] = held_by[firm[0]][1]
         else:
             moved[row] = firm[0]
     return continued, moved
-
-
-def _continues(classes: Classes, running: Running, job: int, column: int) -> bool:
-    """Whether a job holds the GPUs of a column, on nodes that take work."""
-    held = holds(classes, running, np.array([job]), np.array([column]))
-    return bool(held.all() and not running.leaves[job])
 
 
 def can_run_on(classes: Classes, jobs: IntArray, running: Running | None = None) -> BoolArray:
@@ -310,8 +307,8 @@ def can_run_on(classes: Classes, jobs: IntArray, running: Running | None = None)
             most[kind] = max(most.get(kind, 1), int(spans[column]))
     held = (found.pool[jobs].tolist(), found.gpus[jobs].tolist())
     kinds = zip(class_of.tolist(), *held, strict=True)
-    enough = np.array([most.get(kind, 0) for kind in kinds], np.int64) >= found.nodes[jobs]
-    return enough & ~found.leaves[jobs]
+    enough: BoolArray = np.array([most.get(kind, 0) for kind in kinds]) >= found.nodes[jobs]
+    return enough
 
 
 def _contradiction(
@@ -326,8 +323,6 @@ def _contradiction(
     """Why a job that cannot be preempted is in no wanted row with its GPUs."""
     instance = classes.instance
     runs = _runs(instance, job)
-    if running.leaves[job]:
-        return f"{runs}, but a node that it runs on takes no new work"
     if not possible and classes.of_job[job] >= 0:
         nodes = count(int(running.nodes[job]), "node")
         where = _gpus_of(instance, int(running.gpus[job]), int(running.pool[job]))

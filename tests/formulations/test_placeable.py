@@ -37,10 +37,17 @@ def test_jobs_that_stay_leave_the_rest_of_their_gpus(kind: str, seed: int) -> No
         check_document(document)
 
 
+@pytest.mark.parametrize("state", ["up", "drain", "reserved"])
 @pytest.mark.parametrize("integral", [False, True])
-def test_a_job_that_stays_is_promised_nothing_elsewhere(integral: bool) -> None:
-    """It would be ten times as fast on the other pool."""
-    pools = [{"name": name, "nodes": 1, "gpus_per_node": 4} for name in "ab"]
+def test_a_job_that_stays_is_promised_nothing_elsewhere(integral: bool, state: str) -> None:
+    """It would be ten times as fast on the other pool, and stays on a node that takes no work."""
+    pools = [
+        {
+            "name": "a",
+            "nodes": [{"name": "a-0", "gpus": 4, "state": state}, {"name": "a-1", "gpus": 4}],
+        },
+        {"name": "b", "nodes": 1, "gpus_per_node": 4},
+    ]
     rates = {"a": {"2": 3.0}, "b": {"2": 2.0, "4": 30.0}}
     held = {"running": {"pool": "a", "gpus": ["a-0/0", "a-0/1"]}, "preemptible": False}
     document = {
@@ -57,6 +64,28 @@ def test_a_job_that_stays_is_promised_nothing_elsewhere(integral: bool) -> None:
     assert solution.objective == pytest.approx(12.0)
     if integral:
         assert solution.placement is not None and not solution.placement.refused
+        assert ("a-0/0", "a-0/1") in solution.placement.gpus
+        assert optsched.verify(solution).ok
+
+
+def test_nobody_joins_a_job_on_a_node_that_drains() -> None:
+    nodes = [{"name": "old", "gpus": 1, "state": "drain"}, {"name": "new", "gpus": 1}]
+    held = {"running": {"pool": "p", "gpus": ["old/0"]}, "preemptible": False}
+    pair = {"jobs": ["stays", "other"], "pool": "p", "gpus": 1, "throughput": [9.0, 9.0]}
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "p", "nodes": nodes}]},
+        "jobs": [
+            {"id": "stays", "throughput": {"p": 1.0}, **held},
+            {"id": "other", "throughput": {"p": 2.0}},
+        ],
+        "colocation": [pair],
+    }
+    constraints = ["placeable", "uninterrupted"]
+    solution = optsched.solve(document, "max-throughput", integral=True, constraints=constraints)
+    assert solution.placement is not None
+    assert solution.objective == pytest.approx(1.0)
+    assert solution.placement.gpus == (("old/0",),)
 
 
 def test_the_program_with_its_space_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import NO_SLICE, Classes
 from optsched.candidates.going_on import continuing
 from optsched.instance.cluster import PER_NODE
-from optsched.instance.staying import must_stay
+from optsched.instance.staying import Running, must_stay
 from optsched.program.side_rows import SideRows
 from optsched.program.space.contents import ROUNDING, fewest_pieces, shares_held
 from optsched.program.space.gangs import ANYWHERE, GangTypes, NodeClasses
@@ -64,16 +64,21 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
 
 
 def _moves_of_staying(C: Classes) -> BoolArray:
-    """Mask of the columns that would move a job which stays (`must_stay`), shape (N,).
+    """Mask of the columns that would move a job which stays (`must_stay`), or give it a new partner
+    on a node that takes no new work; shape (N,).
 
-    A job that no column continues, because its nodes take no new work, may have others.
+    A job that no column continues may have others.
     """
-    continued = continuing(C)
-    held = C.common(must_stay(C.instance)) & (np.diff(continued.indptr) > 0)
+    continued, running = continuing(C), Running.of(C.instance)
+    every = must_stay(C.instance, running)
+    stays, closed = C.common(every), C.common(every & running.leaves)
     others = sp.csr_matrix(C.member - continued)
     others.eliminate_zeros()
-    found: BoolArray = (held * 1.0) @ (others > 0) > 0
-    return found
+    held = stays & (np.diff(continued.indptr) > 0)
+    moved: BoolArray = (held * 1.0) @ (others > 0) > 0
+    some, all_stay = ((mask[C.class_a], mask[C.class_b]) for mask in (closed, stays))
+    joined = ~C.alone & (some[0] | some[1]) & ~(all_stay[0] & all_stay[1])
+    return moved | joined
 
 
 def _rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> Iterator[Row]:
