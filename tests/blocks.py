@@ -9,5 +9,12 @@ import pytest
 
 def first_of(count: int, *, blocks: int) -> list[Any]:
     """Numbers below ``count``, for `parametrize`; those from ``blocks`` on are marked as studies."""
-    later = (pytest.param(block, marks=pytest.mark.study) for block in range(blocks, count))
-    return [*range(blocks), *later]
+    return [*range(blocks), *later(*range(blocks, count))]
+
+
+def later(*values: Any) -> list[Any]:
+    """Each of these for `parametrize`, marked as a study; a tuple is the values of one test."""
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.study)
+        for value in values
+    ]

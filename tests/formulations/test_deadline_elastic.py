@@ -485,7 +485,7 @@ def test_all_jobs_are_kept_by_rule_where_none_would_be_declined() -> None:
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("block", first_of(10, blocks=4))
+@pytest.mark.parametrize("block", first_of(10, blocks=2))
 def test_sets_are_decided_as_by_brute_force(block: int) -> None:
     """Whoever keeps all deadlines in whole slots is found; what is found is verified; what the fluid
     program refutes nobody keeps."""
@@ -512,7 +512,7 @@ def test_sets_are_decided_as_by_brute_force(block: int) -> None:
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("block", first_of(10, blocks=4))
+@pytest.mark.parametrize("block", first_of(10, blocks=2))
 def test_admission_is_refuted_only_where_brute_force_keeps_no_plan(block: int) -> None:
     """Who is refused with a proof cannot be kept beside the jobs that are named, and beside fewer of
     them there is no proof."""

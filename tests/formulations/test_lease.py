@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from beside import SHARED, needs
+from blocks import first_of
 from plan_instances import LEASE, leases, made, soft_leases, verified
 from refusals import refuses
 
@@ -370,7 +371,7 @@ def test_a_job_that_needs_leases_without_number_is_declined() -> None:
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_of(6, blocks=2))
 def test_deadlines_beyond_all_work_need_no_more_leases_than_the_work(seed: int) -> None:
     """A calendar that closes at first, gangs, and deadlines of some jobs that bind."""
     random = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from blocks import first_of
 
 import optsched
 from optsched import Instance, Solution
@@ -63,7 +64,7 @@ def drawn(jobs: int, pools: dict[str, int], seed: int = 0, **fields: Any) -> Ins
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", first_of(12, blocks=6))
 def test_levels_are_those_of_brute_force(
     family: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

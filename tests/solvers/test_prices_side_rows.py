@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from blocks import first_of
 from programs import allocation
 
 import optsched
@@ -143,10 +144,10 @@ def by(program: AllocationProgram, solver: str) -> Outcome:
     return engine.solve_directly(program)
 
 
-@pytest.mark.parametrize("start", range(0, 240, 40))
-def test_floors_and_delays_agree_with_simplex(start: int) -> None:
+@pytest.mark.parametrize("block", first_of(6, blocks=2))
+def test_floors_and_delays_agree_with_simplex(block: int) -> None:
     found = set()
-    for seed in range(start, start + 40):
+    for seed in range(40 * block, 40 * block + 40):
         program = asking(seed)
         if load_solver("prices").refuses(program) is not None:
             continue  # a job that can run nowhere
@@ -159,10 +160,10 @@ def test_floors_and_delays_agree_with_simplex(start: int) -> None:
     assert found == {Status.OPTIMAL, Status.INFEASIBLE}
 
 
-@pytest.mark.parametrize("start", range(0, 400, 80))
-def test_totals_above_floors_agree_with_general_solvers(start: int) -> None:
+@pytest.mark.parametrize("block", first_of(5, blocks=2))
+def test_totals_above_floors_agree_with_general_solvers(block: int) -> None:
     found = set()
-    for seed in range(start, start + 80):
+    for seed in range(80 * block, 80 * block + 80):
         program = asking(seed, total=True)
         if program.utility.smallest_level or load_solver("prices").refuses(program) is not None:
             continue
@@ -186,10 +187,10 @@ def test_a_good_to_which_no_class_answers_does_not_end_the_search() -> None:
     assert ours.bound == pytest.approx(theirs.value, rel=4e-9)
 
 
-@pytest.mark.parametrize("start", range(0, 160, 40))
-def test_dominant_shares_agree_with_simplex(start: int) -> None:
+@pytest.mark.parametrize("block", first_of(4, blocks=1))
+def test_dominant_shares_agree_with_simplex(block: int) -> None:
     """The levels of `drf`: what a column holds of all GPUs, whatever it is worth."""
-    for seed in range(start, start + 40):
+    for seed in range(40 * block, 40 * block + 40):
         program = limited(seed)
         C = program.classes
         share = np.asarray(C.usage.sum(axis=0)).ravel() / C.capacity.sum()

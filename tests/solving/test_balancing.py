@@ -114,7 +114,7 @@ def test_the_search_reports_incumbent_and_bound(monkeypatch: pytest.MonkeyPatch)
     instance = generate("unrelated", jobs=60, machines=5, correlation="jobs", seed=3).instance
     monkeypatch.setattr(schedules, "SEARCHED", 0)
     events: list[Progress] = []
-    found = optsched.solve(instance, "makespan-unrelated", gap=1e-3, on_progress=events.append)
+    found = optsched.solve(instance, "makespan-unrelated", gap=0.01, on_progress=events.append)
     mine = [event for event in events if event.words == "search of machines"]
     makespans = [event.incumbent for event in mine if event.incumbent is not None]
     assert len(makespans) == len(mine) >= 2

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from blocks import first_of
 from core_cases import core_of
 
 import optsched
@@ -53,7 +54,7 @@ def test_losses_bound_every_whole_point(seed: int) -> None:
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", first_of(12, blocks=4))
 def test_columns_that_lose_too_much_are_in_no_better_point(seed: int) -> None:
     core = core_of(knapsack(seed))
     best, _ = best_of(core.arrays)
@@ -104,7 +105,7 @@ def test_what_a_point_does_against_the_prices_is_open() -> None:
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", first_of(8, blocks=3))
 def test_cores_end_in_the_optimum(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr("optsched.solving.program_search.OPEN", 4)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from blocks import first_of
 from refusals import refuses
 
 import optsched
@@ -433,7 +434,7 @@ def test_a_decision_shows_itself() -> None:
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", first_of(25, blocks=10))
 def test_random_decisions(seed: int) -> None:
     """Who is admitted meets its deadline by a certified plan; a proven conflict is infeasible, and
     without any one of its jobs it is not.
