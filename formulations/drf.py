@@ -27,11 +27,11 @@ class DominantResourceFairness(ByTenants):
         memory of all pools together, and each further resource of the cluster
     Parameters
         d_c       dominant share of column c: the largest share that it holds of any type of
-                  resource in the whole cluster (CPUs and memory: of the pools that state them); two
-                  jobs that share GPUs count for half of it each
+                  resource in the whole cluster (CPUs and memory: of the pools that state them);
+                  where two jobs share GPUs, half of that for each
         p_k       weight; tenants e of weight w_e
     Level
-        share_k(x) = sum_c member_kc d_c x_c / n_k           (half of d_c for each of two jobs)
+        share_k(x) = sum_c member_kc d_c x_c / n_k
     Method
         water filling of the shares, as in `formulations.water_filling`. Without tenants the share
         of a job grows at rate p_k; with tenants at w_e p_k / (sum of p over the tenant's jobs that
@@ -39,9 +39,9 @@ class DominantResourceFairness(ByTenants):
     Program
         maximise  sum_k nt_k(x)   s.t.  share_k(x) >= L_k for every class k,  time, capacity
 
-        L_k is the share that water filling reached, nt_k(x) = sum_c T_kc x_c / prop_k as in
-        `formulations.water_filling`: among the allocations with these shares, the one with the
-        highest throughput.
+        L_k is the share that water filling reached; nt_k(x) = sum_c T_kc x_c / prop_k is the normalised
+        throughput of all jobs of the class, prop_k as in `formulations.max_min_fairness`. So of all
+        allocations with these shares it is one with the highest throughput.
 
     A user with many tasks is a tenant with as many jobs. With tasks <1 CPU, 4 GB> and <3 CPU, 1 GB>
     on <9 CPU, 18 GB> users A and B run 3 and 2 tasks, both with a share of 2/3.

@@ -45,7 +45,7 @@ class FinishTimeFairness(OnReferencePool):
 
         With level_k = thr_k D_k / N_k and a_k = t_k / D_k this is  rho_k = a_k + 1 / level_k,  so that
 
-        maximise  t = 1 / rho   s.t.   level_k(x) >= t / (1 - a_k t)  for every class k,  time, capacity
+        maximise  v = 1 / rho   s.t.   level_k(x) >= v / (1 - a_k v)  for every class k,  time, capacity
 
         which is convex. The right side is replaced by its tangent, a linear program whose optimum
         is a bound; the next tangent is taken there, until value and bound agree (Newton's method).

@@ -100,7 +100,8 @@ class GapRounding(Rule):
         assert relaxed.x is not None and relaxed.value is not None
         x = of.point(rounded(of, relaxed.x, C), C.columns)
         decision, least = self.decision(C, x), gap.units.objective(relaxed.value)
-        # Where the relaxation is whole the two are the same sum in another order
+        # A relaxation in whole numbers costs what its rounding costs. Its sum has another order,
+        # and a difference of the last digits would leave a gap that is none.
         rounding = SAME * max(1.0, abs(least))
         bound = decision.value if 0.0 < decision.value - least <= rounding else least
         return decision._replace(bound=(bound, "relaxation"), notes=guarantee(C, x))

@@ -33,6 +33,8 @@ class GeneralisedAssignment(Formulation):
                   sum_ij a_ij[r] x_ij <= b_r         for every resource
                   x binary
 
+        The equality is two rows: `>=` below (assignment), `<=` the time of each job (time).
+
     In the generalised assignment problem of the literature an option uses one resource, its agent.
     Options may use several here (multi-resource GAP). Options need no rate. Jobs without options
     are refused, as they have no costs. A job that no option has room for makes the instance

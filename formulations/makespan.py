@@ -26,7 +26,7 @@ class Makespan(OnReferencePool):
         minimise  M   s.t.  M sum_c T_kc x_c >= n_k N_k  for every class k,  time, capacity
 
         With t = S / M this is linear:   maximise t   s.t.   S sum_c T_kc x_c / N_k >= n_k t   (levels)
-        with the scale S = median_k N_k / max_c T_kc, which keeps t near 1.
+        with the scale S = median_k N_k / max_c T_kc, c without a partner if there is one; it keeps t near 1.
 
     Options
         agnostic        T_kc := rate on ``reference_pool`` wherever the job can run (of each job of a pair: alone).

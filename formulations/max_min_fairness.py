@@ -22,7 +22,8 @@ class MaxMinFairness(MayIgnoreRates):
         configuration), pools j.
     Parameters
         T_kc      steps/s that one unit of column c gives to class k (``throughput``)
-        s_k, p_k  gang size and weight; W_j GPUs of pool j
+        s_k, p_k  gang size and weight; W_j GPUs of pool j. The factor s_k counts GPU time: a gang of 4
+                  that runs a quarter of the time is as well off as a job of one GPU that always runs
         prop_k    = sum_j T_kj W_j / sum_j W_j, T_kj alone on pool j at the gang (`formulations.reference_rates`)
     Variables
         x_c >= 0  job-fractions of column c; t the common level

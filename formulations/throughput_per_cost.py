@@ -153,7 +153,7 @@ def _prices(C: Classes) -> FloatArray:
 
 def _spending(C: Classes) -> FloatArray:
     """USD per hour of each column: g_c price_j(c)."""
-    _prices(C)
+    _prices(C)  # refuses a pool without a price
     return C.configurations.cost_per_hour(C.instance.cluster)[C.configuration]
 
 

@@ -131,7 +131,7 @@ def solve(
         instance's own.
     classes : bool
         Merge equal jobs (the optimum is the same without).
-    time_limit : float or str, optional
+    time_limit : float or str or Timer, optional
         Seconds from the call, or text such as ``"5m"``, of everything: reading, compiling,
         building, solving, the certificate, and the analysis of what cannot be met. The best that is
         known then is returned. Reading a document and single steps of a solver are counted, but not
@@ -233,7 +233,7 @@ def solve(
         processes=processes,
         executor=executor,
     )
-    engine.keep(solutions)
+    engine.keep_points(solutions)
     if start is not None:
         from optsched.verify.starts import start_point
 

@@ -287,10 +287,10 @@ class Formulation(ABC, Displayed):
         candidates = candidates.at_quantile(self._quantile())
         if any(constraint.counts_splits for constraint in self.constraints):
             candidates = candidates.on_fewest_nodes
-        whole = self.integral and not all(
+        rows_of_jobs = self.integral and not all(
             constraint.of_placement or constraint.of_sums for constraint in self.constraints
         )
-        if whole or any(constraint.per_job for constraint in self.constraints):
+        if rows_of_jobs or any(constraint.per_job for constraint in self.constraints):
             candidates = candidates.per_job()
         _check_reads(f"formulation {self.name!r}", self.reads)
         for constraint in self.constraints:

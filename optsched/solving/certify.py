@@ -684,12 +684,12 @@ def without_time(runs: SolverRuns, program: AllocationProgram, outcome: Outcome)
     else the outcome itself.
     """
     from optsched.program.some_time import SomeTime  # most programs have time for every job
-    from optsched.solving.infeasibility import Analyst, described, no_time_left
+    from optsched.solving.infeasibility import Analyst, described, prove_job_without_time
 
     started = time.perf_counter()
     some = SomeTime(program)
     with Analyst(runs.limits_left(), runs.load) as analyst:
-        shown = no_time_left(some, analyst)
+        shown = prove_job_without_time(some, analyst)
     runs.spend("certify", time.perf_counter() - started)
     if shown is None:
         return outcome

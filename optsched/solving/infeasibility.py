@@ -227,14 +227,14 @@ def _check_relaxation(arrays: LinearArrays, analyst: Analyst, ray: FloatArray | 
     # If all weights are 0, the ray alone proves nothing.
     if ray is not None and heaviest > 0:
         # Duals of the elastic relaxation, which minimises: the largest costs as much as a slack.
-        needed, y = _proved(elastic, -ray / heaviest)
+        needed, y = _proved_violation(elastic, -ray / heaviest)
         if needed > FEASIBILITY:
             weight = np.abs(y) * arrays.sizes
             return Checked(ClaimFinding.SHOWN, needed, _heavy_rows(arrays, weight, analyst))
     values = analyst.run(analyst.open(elastic))
     if values.x is None and values.y is None:
         raise SolverCrashed(f"the infeasibility analysis stopped with {values.words!r}")
-    needed, y = _proved(elastic, values.y)
+    needed, y = _proved_violation(elastic, values.y)
     if needed > FEASIBILITY:
         weight = np.abs(y) * arrays.sizes
         return Checked(ClaimFinding.SHOWN, needed, _heavy_rows(arrays, weight, analyst))
@@ -271,7 +271,7 @@ def _heavy_rows(arrays: LinearArrays, weight: FloatArray, analyst: Analyst) -> I
     return np.arange(arrays.shape[0], dtype=np.int64)
 
 
-def _proved(elastic: LinearArrays, y: FloatArray | None) -> tuple[float, FloatArray]:
+def _proved_violation(elastic: LinearArrays, y: FloatArray | None) -> tuple[float, FloatArray]:
     """The least violation that duals prove, and these duals."""
     if y is None:
         return 0.0, np.zeros(elastic.shape[0])
@@ -395,14 +395,14 @@ class _Deletion:
         """Whether duals prove that the rows of a linear program cannot all hold."""
         elastic = elastic_relaxation(rows_alone(self._program, self.rows))
         values = self._analyst.run(self._analyst.open(elastic))
-        return _proved(elastic, values.y)[0] > FEASIBILITY
+        return _proved_violation(elastic, values.y)[0] > FEASIBILITY
 
 
 # --- is there time for every job? -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class NoTimeLeft:
+class JobWithoutTime:
     """A proof that every allocation leaves some job without any time.
 
     Attributes
@@ -417,7 +417,7 @@ class NoTimeLeft:
     found: ConflictingRows
 
 
-def no_time_left(some: SomeTime, analyst: Analyst) -> NoTimeLeft | None:
+def prove_job_without_time(some: SomeTime, analyst: Analyst) -> JobWithoutTime | None:
     """Prove that every allocation leaves some job without any time;
     None where that was not shown.
     """
@@ -438,10 +438,10 @@ def no_time_left(some: SomeTime, analyst: Analyst) -> NoTimeLeft | None:
     rows = np.flatnonzero(empty | (weight > 1e-9 * weight.max(initial=0.0))).astype(np.int64)
     search = _ScarceTime(some, rows, analyst)
     explanation = search.run()
-    return NoTimeLeft(max(bound - slack_worth, 0.0), ConflictingRows(search.sure, explanation))
+    return JobWithoutTime(max(bound - slack_worth, 0.0), ConflictingRows(search.sure, explanation))
 
 
-def leave_no_time(some: SomeTime, rows: IntArray, analyst: Analyst) -> bool:
+def leave_job_without_time(some: SomeTime, rows: IntArray, analyst: Analyst) -> bool:
     """Whether some rows of `SomeTime.arrays` alone leave a job
     without any time, which duals prove.
     """

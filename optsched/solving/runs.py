@@ -116,7 +116,7 @@ class SolverRuns:
         if self.timer.seconds is None and self.limits.time is not None:
             self.timer = Timer.after(self.limits.time)
 
-    def keep(self, solutions: int) -> None:
+    def keep_points(self, solutions: int) -> None:
         """Keep the points that are found on the way.
 
         Parameters

@@ -12,7 +12,7 @@ from optsched.instance.reading import show
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.program.relaxing import RelaxedRows
 from optsched.program.some_time import NO_SHARE, SomeTime, time_is_scarce
-from optsched.solution.certificate import FEASIBILITY, LARGEST_SHARE
+from optsched.solution.certificate import LARGEST_SHARE
 from optsched.solution.document import CertificateDocument, SolutionDocument
 from optsched.solution.explanation import Conflict, Explanation, assumptions_of, describe_row
 from optsched.solution.plan import LinearPlan, Plan
@@ -23,9 +23,8 @@ from optsched.solving.infeasibility import (
     Checked,
     ClaimFinding,
     check_claim,
-    elastic_relaxation,
-    leave_no_time,
-    no_time_left,
+    leave_job_without_time,
+    prove_job_without_time,
     rows_alone,
 )
 from optsched.verify.findings import BoundVerdict, Findings
@@ -119,7 +118,7 @@ def _check_infeasible(
 
     def conflicting(rows: IntArray) -> bool:
         # Conflicts of rows over whole numbers would need another search: the file is trusted.
-        return arrays.is_integer or not can_be_met(arrays, rows)
+        return arrays.is_integer or are_shown_to_conflict(arrays, rows)
 
     _check_conflicts(document, program, arrays, findings, conflicting)
     return "verified" if document.certificate.proof == "dual" else "consistent"
@@ -148,7 +147,7 @@ def _check_no_time(document: SolutionDocument, some: SomeTime, findings: Finding
     suffice.
     """
     scarce = time_is_scarce(some.program, None)
-    shown = no_time_left(some, Analyst(Limits())) if scarce else None
+    shown = prove_job_without_time(some, Analyst(Limits())) if scarce else None
     if shown is None:
         findings.add("status", 'found "infeasible", but an allocation has time for every job')
         return "not verifiable"
@@ -164,7 +163,7 @@ def _check_no_time(document: SolutionDocument, some: SomeTime, findings: Finding
     )
 
     def conflicting(rows: IntArray) -> bool:
-        return leave_no_time(some, rows, Analyst(Limits()))
+        return leave_job_without_time(some, rows, Analyst(Limits()))
 
     _check_conflicts(document, some.program, some.arrays, findings, conflicting)
     return "verified"
@@ -247,7 +246,7 @@ def _check_conflicts(
     if conflicts and len(rows) == len(wanted) and not conflicting(saying):
         findings.add(
             "conflicts",
-            "these requirements can all be met together: some that conflict are missing",
+            "nothing shows that these requirements conflict: some that do may be missing",
         )
 
 
@@ -264,10 +263,6 @@ def _described(
                 yield row, Conflict(block.name, position, words, program.assumption)
 
 
-def can_be_met(arrays: LinearArrays, rows: IntArray) -> bool:
-    """Whether these rows alone leave a point."""
-    # The least sum of violations is 0 if and only if a point keeps all of these rows.
-    from optsched.solvers.highs import Highs
-
-    least = Highs().open(elastic_relaxation(rows_alone(arrays, rows))).run(Limits()).objective
-    return least is not None and least <= FEASIBILITY
+def are_shown_to_conflict(arrays: LinearArrays, rows: IntArray) -> bool:
+    """Whether duals prove that no point meets these rows, of a linear program."""
+    return check_claim(rows_alone(arrays, rows), Analyst(Limits())).finding is ClaimFinding.SHOWN

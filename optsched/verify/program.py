@@ -25,7 +25,7 @@ from optsched.solution.explanation import Explanation
 from optsched.solvers import Limits
 from optsched.solving.infeasibility import Analyst, check_claim
 from optsched.verify.findings import BoundVerdict, Findings, Verification
-from optsched.verify.nothing import can_be_met, check_infeasible
+from optsched.verify.nothing import are_shown_to_conflict, check_infeasible
 from optsched.verify.numbers import check_solver_without_duals
 from optsched.verify.run_record import (
     PROOFS,
@@ -252,9 +252,9 @@ class _Check:
         elif (
             linear
             and 0 < len(rows) == len(set(document.conflicts))
-            and can_be_met(arrays.relaxed(), rows)
+            and not are_shown_to_conflict(arrays.relaxed(), rows)
         ):
             findings.add(
-                "conflicts", "these rows can all be met together: some that conflict are missing"
+                "conflicts", "nothing shows that these rows conflict: some that do may be missing"
             )
         return "verified" if document.certificate.proof == "dual" else "consistent"

@@ -19,10 +19,12 @@ import optsched
 from optsched import Instance, registry
 from optsched.assembly import make_formulation
 from optsched.candidates import Classes
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidInput, SolverCrashed, UsageError
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.instance import instance_bytes
 from optsched.program import AllocationProgram, Total
+from optsched.solution import Termination, Values
+from optsched.solvers import HighsSession, Limits
 from optsched.verify import Finding, Verification, verify
 
 pytestmark = pytest.mark.property
@@ -926,7 +928,25 @@ def test_conflicts_that_do_not_conflict() -> None:
     del document["conflicts"][0]
     verification = verify(given, document)
     assert fields(verification) == {"conflicts"}
-    assert "can all be met" in verification.findings[0].message
+    assert "nothing shows that these requirements conflict" in verification.findings[0].message
+
+
+def test_a_run_that_fails_shows_no_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The infeasible document is checked by one run, its conflicts by a later one."""
+    runs = []
+    run = HighsSession.run
+
+    def fails_later(self: HighsSession, limits: Limits) -> Values:
+        runs.append(None)
+        return run(self, limits) if len(runs) < 3 else Values(Termination.ERROR)
+
+    given, document = (
+        optsched.load("@infeasible"),
+        json.loads(_infeasible("max-min-fairness", False)),
+    )
+    monkeypatch.setattr(HighsSession, "run", fails_later)
+    with pytest.raises(SolverCrashed):
+        verify(given, document)
 
 
 def test_a_feasible_instance_is_not_infeasible() -> None:

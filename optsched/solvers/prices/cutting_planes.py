@@ -79,9 +79,8 @@ class CuttingPlanes(ABC):
         """Relative distance between the bound and the value."""
         return (self.bound - self.value) / abs(self.value) if self.value else np.inf
 
-    @property
-    def ended(self) -> bool:
-        """Whether the gap is closed, or the caller wants no more."""
+    def should_stop(self) -> bool:
+        """Whether the gap is closed or a limit is reached. Each call counts as a pass, and reports progress."""
         if self.gap <= self.wanted:
             return True
         return self.watch is not None and self.watch(self.value, self.bound)
@@ -95,7 +94,7 @@ class CuttingPlanes(ABC):
         """Cuts until the gap is small enough for the second phase."""
         for _ in range(self.passes):
             proposed = self._mix()
-            if self.gap < COARSE or self.ended:
+            if self.gap < COARSE or self.should_stop():
                 return
             # In-out: the prices of the master alone jump from corner to corner.
             self._propose(STEADY * self.prices + (1.0 - STEADY) * proposed)
@@ -109,7 +108,7 @@ class CuttingPlanes(ABC):
             before = self.gap
             for _ in range(self.cuts + len(self.capacity)):
                 proposed = self._mix()
-                if self.ended:
+                if self.should_stop():
                     return
                 self._propose(0.5 * self.prices + 0.5 * proposed)
 

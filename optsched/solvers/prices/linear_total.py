@@ -216,7 +216,7 @@ class LinearTotalSearch(CuttingPlanes):
         if self._ended_at(first):
             return
         sampled = worth_sampling(self.goods.market) and self._near_by_sample(starts)
-        if self.ended:
+        if self.should_stop():
             return
         # A sample has another ray, and misses the few classes that change far along it.
         if ray is not None and not sampled:
@@ -242,7 +242,7 @@ class LinearTotalSearch(CuttingPlanes):
         """Ask at prices one after the other; whether the search ended there."""
         for prices in starts:
             self.ask(prices)
-            if (self.bound <= 0 and self.floors is None) or self.ended:
+            if (self.bound <= 0 and self.floors is None) or self.should_stop():
                 return True
         return False
 
@@ -252,7 +252,7 @@ class LinearTotalSearch(CuttingPlanes):
         """
         if self._ask_sample(starts):
             self._exact(AT_ONCE, GUESS)
-        return self.gap <= COARSE or self.ended
+        return self.gap <= COARSE or self.should_stop()
 
     def _begin_below(self, prices: FloatArray) -> None:
         """Search again where the value is above the bound: the base is below floors by rounding, and
@@ -273,7 +273,7 @@ class LinearTotalSearch(CuttingPlanes):
         asks = None if self.asks is None else self.asks[drawn]
         demand, of_few = self.goods.used(self.base), Goods.of(market, few).used(self.base[drawn])
         for _ in range(SAMPLES):
-            if self.ended:
+            if self.should_stop():
                 return False
             capacity = np.maximum(self.capacity - demand + of_few, LEFT * self.capacity)
             goods = Goods.of(replace(market, capacity=capacity), few)
@@ -299,7 +299,7 @@ class LinearTotalSearch(CuttingPlanes):
         """
         most, grown = FREE, 1
         for _ in range(rounds):
-            if self.ended:
+            if self.should_stop():
                 return
             self.rounds += 1
             before = self.gap
@@ -452,7 +452,7 @@ class LinearTotalSearch(CuttingPlanes):
         goal, origin = self._restricted(free, grown), self.prices
         if goal is not None:
             for step in STEPS:
-                if self.ask(step * goal + (1.0 - step) * origin) or self.ended:
+                if self.ask(step * goal + (1.0 - step) * origin) or self.should_stop():
                     return True
         return False
 

@@ -148,13 +148,12 @@ class MaxMinSearch(CuttingPlanes):
         even = 1.0 / market.capacity / len(market.capacity)
         self.prices = start / worth if start is not None and self.warm else even
 
-    @property
-    def ended(self) -> bool:
-        """See `CuttingPlanes.ended`; a probe ends earlier."""
+    def should_stop(self) -> bool:
+        """See `CuttingPlanes.should_stop`; a probe ends earlier."""
         short = 1.0 - self.bound
         if self.probing and self.bound - self.value < PROBED * short and short > NEARLY:
             return True
-        return super().ended
+        return super().should_stop()
 
     def run(self) -> None:
         """Both phases, until the gap is closed or nothing closes it any more;
@@ -163,7 +162,7 @@ class MaxMinSearch(CuttingPlanes):
         self.ask(self.prices, self._before)
         if self.large and not self.warm:
             self._mix()
-            if self.ended:  # nothing runs out where all are at the highest level
+            if self.should_stop():  # nothing runs out where all are at the highest level
                 return
             prices, self.warm = sampled(self.oracle, self._of_sample), True
             self.ask(prices, self._before)
@@ -171,12 +170,12 @@ class MaxMinSearch(CuttingPlanes):
             self.ask(self.prices, self.bound)
         if self.warm:
             self.exact(AT_ONCE)
-        if not self.ended:
+        if not self.should_stop():
             self.coarse()
         part_of_another = self.market.pinned_demand is not None
-        if not self.ended and (self.gap <= LOST or part_of_another):
+        if not self.should_stop() and (self.gap <= LOST or part_of_another):
             self.exact(AT_ONCE if self.market.width > WIDE and not part_of_another else ROUNDS)
-        if self.gap > EXACT and not self.ended and not part_of_another:
+        if self.gap > EXACT and not self.should_stop() and not part_of_another:
             self._interior()
             self.exact(AT_ONCE)
 
@@ -215,7 +214,7 @@ class MaxMinSearch(CuttingPlanes):
         grown = 1
         self.oracle.ask(self.prices, self.bound, whole=True)
         for _ in range(rounds):
-            if self.ended:
+            if self.should_stop():
                 return
             self.rounds += 1
             gap = self.gap if self.value > 0 else self._guess
