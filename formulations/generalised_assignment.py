@@ -33,7 +33,7 @@ class GeneralisedAssignment(Formulation):
                   sum_ij a_ij[r] x_ij <= b_r         for every resource
                   x binary
 
-        The equality is two rows: `>=` below (assignment), `<=` the time of each job (time).
+        The equality is two rows: (assignment) is its lower side, the time of the job its upper side.
 
     In the generalised assignment problem of the literature an option uses one resource, its agent.
     Options may use several here (multi-resource GAP). Options need no rate. Jobs without options
