@@ -33,7 +33,7 @@ class RankingOptions(ConstraintOptions):
         moves  when a running job moves to faster GPUs though it could stay. ``paying``: if it then
                ends sooner, its restart cost counted, and no running job holds these GPUs; with
                ``fastest`` also to those of jobs behind it. ``published``, as simulators of papers
-               do: never; with ``fastest`` whatever it costs.
+               do: never; with ``fastest`` whatever it costs, with ``most`` where more GPUs are free.
     """
 
     gpus: Sizes = "least"

@@ -36,7 +36,11 @@ GROUPS = {
     "solver": "optsched.solvers",
     "ranking": "optsched.rankings",
 }
-KINDS = {"formulation": "formulation", "constraint": "side constraint", "ranking": "ranking"}
+KINDS = {
+    "formulation": "formulation",
+    "constraint": "side constraint",
+    "ranking": "ranking, for rounds and simulations",
+}
 """Kinds whose names users mix up, and what messages call them:
 an unknown formulation may be a known ranking.
 """

@@ -49,7 +49,7 @@ def test_the_sentence_of_a_damaged_journal() -> None:
         ),
         (
             lambda: optsched.solve("@quickstart", "srtf"),
-            "unknown formulation 'srtf' (it is a ranking), expected one of allox, ",
+            "unknown formulation 'srtf' (it is a ranking, for rounds and simulations), expected one of allox, ",
         ),
         (
             lambda: optsched.RoundPolicy(ranking="tiresias", options={"limit": [1]}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.constraints.holdings import part_of, sum_row
+from formulations.constraints.holdings import sum_row
 from formulations.constraints.names import Amount, of_tenant, tenant_row
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
@@ -70,7 +70,7 @@ class Budget(SideConstraint):
     def rows(self, C: Classes) -> SideRows | None:
         B, cluster = self.options.limit, C.instance.cluster
         pays = self.labels(C.instance)
-        f = np.ones(C.columns) if pays is None else part_of(C, C.common(pays) == 1)
+        f = np.ones(C.columns) if pays is None else C.part_of(C.common(pays) == 1)
         prices = C.configurations.cost_per_hour(cluster)
         if not _priced(cluster):
             prices = C.configurations.gpus * C.configurations.share

@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field, model_validator
 
-from formulations.constraints.holdings import part_of
 from formulations.constraints.names import Names, of_tenant, pool_rows, tenant_row
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.candidates import Classes
@@ -113,7 +112,7 @@ class Cells(SideConstraint):
             return None  # rows of all tenants: those of `Space` for whole jobs, else `cell_rows`
         sizes = self.sizes
         owned = np.array([self.options.owns[str(size)] for size in sizes.tolist()], np.float64)
-        jobs = part_of(C, C.common(of_tenant(self.kind, self.options.tenant, C.instance)))
+        jobs = C.part_of(C.common(of_tenant(self.kind, self.options.tenant, C.instance)))
         pools = pool_rows(self.kind, self.options.pools, C.instance)
         there = (jobs > 0) & np.isin(C.pool, pools) & (C.gpus > 0)
         loads, beyond = self._loads(C, there)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.program import SameWords, SideRows
 
@@ -18,14 +18,6 @@ def gpus_held(C: Classes) -> FloatArray:
     """
     share = C.configurations.share[C.configuration]
     return np.where(C.pool >= 0, C.gpus * share, 0.0)
-
-
-def part_of(C: Classes, classes: BoolArray) -> FloatArray:
-    """Part of each column that belongs to the classes of a mask, shape (N,):
-    a pair belongs to both, half each.
-    """
-    other = np.where(C.alone, classes[C.class_a], classes[C.class_b])
-    return (classes[C.class_a].astype(np.float64) + other) / 2.0
 
 
 def usable_gpus(C: Classes, pools: IntArray) -> FloatArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import model_validator
 
-from formulations.constraints.holdings import first_names, gpus_held, part_of, sum_row, usable_gpus
+from formulations.constraints.holdings import first_names, gpus_held, sum_row, usable_gpus
 from formulations.constraints.names import Amount, Names, Share, of_tenant, pool_rows, tenant_row
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
@@ -53,7 +53,7 @@ class _OfTenant(SideConstraint):
     def _held(self, C: Classes) -> FloatArray:
         """f_c g_c of each column on the pools that count, shape (N,)."""
         pools = pool_rows(self.kind, self.options.pools, C.instance)
-        return np.where(np.isin(C.pool, pools), part_of(C, self._of_tenant(C)) * gpus_held(C), 0.0)
+        return np.where(np.isin(C.pool, pools), C.part_of(self._of_tenant(C)) * gpus_held(C), 0.0)
 
     def _amount(self, C: Classes) -> float:
         """G: the number of GPUs, or the share of those that are usable."""

@@ -72,7 +72,9 @@ class Simulations:
         for policy in self.policies:
             made = policy_of(policy)
             if made.ranking is not None and mode != "rounds":
-                raise UsageError(f"mode {mode} takes a formulation; {made.ranking} is a ranking")
+                raise UsageError(
+                    f"mode {mode} takes a formulation; {made.ranking} is a ranking: use mode rounds"
+                )
             check_heeded(made, mode)
             check_policy(made, self.trace.instance)
             if (text := canonical(dict(policy))) in known:

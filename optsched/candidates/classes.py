@@ -871,6 +871,13 @@ class Classes(DisplayedTable):
             )
         return found
 
+    def part_of(self, classes: BoolArray) -> FloatArray:
+        """Part of each column that belongs to the classes of a mask, shape (N,):
+        two jobs that share GPUs have half of their column each.
+        """
+        other = np.where(self.alone, classes[self.class_a], classes[self.class_b])
+        return (classes[self.class_a].astype(np.float64) + other) / 2.0
+
     def job_name(self, number: int) -> str:
         """A class as text for users: the name of its first job, and the number of jobs like it."""
         name = self.instance.jobs_table.names[int(self.first[number])]

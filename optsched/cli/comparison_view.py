@@ -382,7 +382,7 @@ def _prices(found: WhatIf) -> Iterator[RenderableType]:
     if rows:
         yield table("resource", "now", "then", "price now", "price then", rows=rows[:SHOWN])
         yield from more(len(rows) - SHOWN, see="--json")
-        yield worth_words(found.base)
+        yield worth_words(found.base, "prices")
 
 
 def _capacities(solution: Solution) -> dict[str, float]:
@@ -460,7 +460,7 @@ def ranging_view(
     yield from more(len(ranges) - SHOWN, see="--json")
     if not all(item.finished for item in ranges.values()):
         yield "A limit was reached: some prices may hold further than shown."
-    yield worth_words(solution)
+    yield worth_words(solution, "prices")
 
 
 def ranging_document(solution: Solution, ranges: Mapping[str, CapacityRange]) -> dict[str, Any]:

@@ -26,8 +26,8 @@ from optsched.solution import Allocation, Solution
 COUNTS_NODES = "the side constraint placeable counts nodes"
 """End of a note that a placement of all jobs makes needless."""
 SHARE_DELIVERED = (
-    "whole jobs may deliver less; rounds (--rounds auto, optsched.realise) say which share of the "
-    "fractions they deliver"
+    "whole jobs may deliver less; rounds (optsched solve --rounds auto, optsched.realise) say which "
+    "share of the fractions they deliver"
 )
 """End of a note that rounds make needless."""
 

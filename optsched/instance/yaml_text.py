@@ -55,6 +55,10 @@ def parse_yaml(text: bytes | str, what: str) -> Any:
     except Exception as error:
         # PyYAML's constructors let KeyError, AttributeError ... through, e.g. on !!bool 3.
         words = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+            mark = error.problem_mark
+            said = ", ".join(filter(None, (error.context, error.problem)))
+            words = f"{said}, line {mark.line + 1}, column {mark.column + 1}"
         words = words if len(words) <= 120 else f"{words[:117]}..."
         raise InvalidInput("", f"text that is not YAML ({words})", "a YAML document") from None
     if document is None:

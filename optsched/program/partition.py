@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.arrays.values import cached_property, replace
 from optsched.display import Displayed, count
 from optsched.errors import InvalidArgument
@@ -73,7 +73,7 @@ class ProgramParts(Displayed):
         found = cls(program, np.unique(part, return_inverse=True)[1])
         why = _indivisible(program)
         for rows in program.side:
-            if why is None and not _limits(rows)[found.of_rows(rows) == SHARED].all():
+            if why is None and not rows.limiting[found.of_rows(rows) == SHARED].all():
                 why = f"rows {rows.name!r} ask for something of jobs of several parts"
         if why is not None:
             raise InvalidArgument("parts", str(found.parts), f"1, as {why}")
@@ -218,11 +218,3 @@ def _indivisible(program: AllocationProgram) -> str | None:
         if rows.relax != "none":
             return f"rows {rows.name!r} may give way"
     return None
-
-
-def _limits(rows: SideRows) -> BoolArray:
-    """Which rows only limit a sum of nothing negative, as `SideRows.only_limit`, row by row."""
-    least = np.zeros(len(rows.upper))
-    matrix = sp.coo_matrix(rows.matrix)
-    np.minimum.at(least, matrix.row, matrix.data)
-    return (least >= 0) & (rows.lower <= 0) & (rows.upper >= 0)

@@ -129,19 +129,26 @@ class SideRows:
     @property
     def only_limit(self) -> bool:
         """Whether the rows only limit nonnegative sums, as capacities do."""
-        nothing_negative = not (self.matrix.data < 0).any()
-        no_lower_side = bool((self.lower <= 0).all()) and self.relax == "none"
-        return nothing_negative and no_lower_side and bool((self.upper >= 0).all())
+        return self.relax == "none" and bool(self.limiting.all())
+
+    @property
+    def limiting(self) -> BoolArray:
+        """Which rows only limit a nonnegative sum, shape (rows,)."""
+        return (self._least >= 0) & (self.lower <= 0) & (self.upper >= 0)
+
+    @property
+    def _least(self) -> FloatArray:
+        """The least coefficient of each row, 0 if none is negative; shape (rows,)."""
+        least = np.zeros(len(self.upper))
+        if (self.matrix.data < 0).any():
+            entries = sp.coo_matrix(self.matrix)
+            np.minimum.at(least, entries.row, entries.data)
+        return least
 
     @property
     def closed(self) -> sp.csr_matrix:
         """The rows that force their columns to 0, shape (rows, N), with all other rows empty."""
-        least = (
-            np.asarray(self.matrix.min(axis=1).todense()).ravel()
-            if self.matrix.nnz
-            else np.zeros(len(self.upper))
-        )
-        rows = (self.upper == 0) & (least >= 0)
+        rows = (self.upper == 0) & (self._least >= 0)
         closed = sp.csr_matrix(sp.diags_array(rows.astype(np.float64)) @ self.matrix)
         closed.eliminate_zeros()
         return closed

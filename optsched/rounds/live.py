@@ -84,7 +84,7 @@ class LiveState:
         """Advance the time of all jobs to now. A stored state continues from there, so this one
         must too.
         """
-        self.state = self.state
+        self.state = self.state  # the setter makes it the state from which changes are counted
         self._event_by_event = False
         return self.state
 

@@ -245,12 +245,12 @@ def displaced(queue: RowQueue, chosen: IntArray) -> BoolArray:
     rows = queue.rows
     jobs = len(queue.busy)
     possible = queue.order[queue.continues[queue.order]]
-    going = possible[queue.mask(chosen)[possible]]
+    continuing = possible[queue.mask(chosen)[possible]]
     could_go_on = jobs_of(rows, possible, jobs)
-    goes_on = np.append(jobs_of(rows, going, jobs), False)
+    goes_on = np.append(jobs_of(rows, continuing, jobs), False)
     if queue.host is not None:
         goes_on[queue.host[chosen]] = True  # rows without a host write to the last entry
-    second = second_of_parting(rows, going, queue.partner_now)
+    second = second_of_parting(rows, continuing, queue.partner_now)
     return could_go_on & ~(goes_on[:-1] & ~second) & ~queue.busy
 
 
@@ -295,18 +295,18 @@ def rows_that_stay(queue: RowQueue, chosen: IntArray, preemptions_left: float) -
         Most running jobs that may be preempted or moved.
     """
     rows = queue.rows
-    going = displaced(queue, chosen)
-    stay = _back_in_place(queue, chosen, going, preemptions_left)
-    back = np.append(jobs_of(rows, stay.nonzero()[0], len(going)), False)
-    conflicts = back[rows.job] | back[rows.partner] | going[rows.job]
+    leaving = displaced(queue, chosen)
+    stay = _back_in_place(queue, chosen, leaving, preemptions_left)
+    back = np.append(jobs_of(rows, stay.nonzero()[0], len(leaving)), False)
+    conflicts = back[rows.job] | back[rows.partner] | leaving[rows.job]
     unaffected: BoolArray = queue.mask(chosen) & queue.continues & ~conflicts
     return stay | unaffected
 
 
 def _back_in_place(
-    queue: RowQueue, chosen: IntArray, going: BoolArray, preemptions_left: float
+    queue: RowQueue, chosen: IntArray, leaving: BoolArray, preemptions_left: float
 ) -> BoolArray:
-    """Mask of the rows in which displaced jobs (``going``) stay after all, the earliest due first;
+    """Mask of the rows in which displaced jobs (``leaving``) stay after all, the earliest due first;
     shape (A,).
     """
     rows = queue.rows
@@ -321,24 +321,24 @@ def _back_in_place(
     # The last entry is read for jobs without a partner, whose mate is -1.
     mate = np.append(queue.partner_now, -1)
     mate[list(pair_of)] = -1
-    movable = np.append(going, False)
+    restorable = np.append(leaving, False)
     goes_on_alone = chosen[(queue.continues & (rows.partner < 0))[chosen]]
     alone = rows.job[goes_on_alone]
-    movable[mate[alone[~going[alone]]]] = False
+    restorable[mate[alone[~leaving[alone]]]] = False
     stay = np.zeros(len(rows), bool)
-    left = int(going.sum())
+    left = int(leaving.sum())
     for first in candidates.tolist():
         row = pair_of.get(int(rows.job[first]), first)
         job = int(rows.job[row])
         partner = int(rows.partner[row])
-        back = [displaced for displaced in (job, partner) if movable[displaced]]
+        back = [one for one in (job, partner) if restorable[one]]
         if left <= preemptions_left or not back:
             continue
         stay[row] = True
-        movable[back] = False
+        restorable[back] = False
         left -= len(back)
         if partner < 0:
-            movable[mate[job]] = False
+            restorable[mate[job]] = False
     return stay
 
 

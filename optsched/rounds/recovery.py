@@ -139,10 +139,8 @@ def recorded_of(record: Mapping[str, Any], plan: Plan | None) -> Recorded | None
     """
     refused = refused_of(record)
     if record["fallback"] is not None:
-        still_valid, admissions = record["stands"], None if plan is None else plan.admissions
-        return Recorded(
-            record["fallback"], stands=still_valid, refused=refused, admissions=admissions
-        )
+        stands, admissions = record["stands"], None if plan is None else plan.admissions
+        return Recorded(record["fallback"], stands=stands, refused=refused, admissions=admissions)
     if "allocation" in record:  # an older record, of a run that a time limit stopped
         rows = record["allocation"]
         key = np.array(rows["key"], np.int64).reshape(len(rows["fraction"]), -1)
@@ -363,12 +361,12 @@ def _check_digest(journal: str | Path, plan: Plan, record: Mapping[str, Any]) ->
     unnoticed.
     """
     found = plan.id if DECISIONS in record else plan.id_by_names()
+    another = "optsched" if DECISIONS in record else "optsched or of a solver"
     if found != record["digest"]:
         raise ReplayDiffers(
             f"journal {journal}: round {record['round']} comes out as another plan: "
             f"{_difference(plan, record)} (digest {found}, expected {record['digest']}); "
-            "another version of "
-            "optsched or of a solver wrote it. To go on: with that version, "
+            f"another version of {another} wrote it. To go on: with that version, "
             f"`optsched replay {journal} --state state.json`; "
             'with this one, Scheduler("state.json", journal=...), and submit what came after that round again'
         )
@@ -376,10 +374,10 @@ def _check_digest(journal: str | Path, plan: Plan, record: Mapping[str, Any]) ->
 
 def _difference(plan: Plan, record: Mapping[str, Any]) -> str:
     """The numbers of jobs by verdict in which a plan differs from a record; if none does, a text
-    that the jobs, GPUs or reasons differ.
+    that something else differs.
     """
     made = plan.metrics["jobs"]
     recorded = record.get("jobs", {})
     differ = [name for name in made if name in recorded and made[name] != recorded[name]]
     counts = (f"{name} {made[name]} jobs, not {recorded[name]}" for name in differ)
-    return ", ".join(counts) or "other jobs, GPUs or reasons in the same numbers"
+    return ", ".join(counts) or "other jobs, GPUs, rates or counts of time in the same numbers"

@@ -40,7 +40,7 @@ COUNTERS = (
     ("fallbacks_total", "Plans that follow no new allocation.", "fallbacks"),
     ("starts_total", "Jobs put on GPUs.", "starts"),
     ("moves_total", "Jobs moved to other GPUs.", "moves"),
-    ("preemptions_total", "Jobs stopped for others.", "preemptions"),
+    ("preemptions_total", "Jobs that plans stopped.", "preemptions"),
 )
 """Name and help of each counter for Prometheus, and its field."""
 

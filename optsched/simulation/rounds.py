@@ -177,7 +177,7 @@ class RoundsRun(SimulationRun):
         self.saved[saves] = world.done[saves]
         ends = world.run(job, rate, place, now, stop)
         self._save(job, before, now, ends)
-        self._fall_back(job[broken & ~world.finished[job]])
+        self._restore_checkpoints(job[broken & ~world.finished[job]])
         finished = world.finished[job]
         self.recorder.finish[job[finished]] = ends[finished]
         if self.options.observe and len(job):
@@ -259,7 +259,7 @@ class RoundsRun(SimulationRun):
         self.world.lose(stopped, np.maximum(self.world.done[stopped] - self.saved[stopped], 0.0))
         self._ran = running.job
 
-    def _fall_back(self, job: IntArray) -> None:
+    def _restore_checkpoints(self, job: IntArray) -> None:
         """Jobs whose node failed lose what they did since their last checkpoint, and wait."""
         if len(job):
             self.world.lose(job, np.maximum(self.world.done[job] - self.saved[job], 0.0))

@@ -366,7 +366,9 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
         if row in rows[:place]:
             raise UsageError(f"jobs[{place}]: found {show(table.names[row])} a second time")
         if not np.isfinite(table.deadline[row]):
-            raise InvalidInput(f"jobs[{place}].deadline", "nothing", "a deadline, s")
+            raise InvalidInput(
+                f"jobs[{place}].deadline", f"none (job {show(table.names[row])})", "a deadline, s"
+            )
     # Nobody is held to a deadline that has passed.
     soft, deadline = table.soft_deadline | (table.deadline <= instance.now), table.deadline.copy()
     soft[rows] = False

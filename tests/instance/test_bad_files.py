@@ -75,7 +75,7 @@ def test_json(file_refusal: FileRefusal, data: bytes, start: str) -> None:
         (b"# nothing\n", "found an empty instance, expected a YAML document"),
         (b"null", "found an empty instance, expected a YAML document"),
         (b"jobs", 'found "jobs", expected an object with "format": "optsched-instance/1"'),
-        (b"[a, b", NOT_YAML + "while parsing a flow sequence"),
+        (b"[a, b", NOT_YAML + "while parsing a flow sequence, "),
         (b"a: b: c", NOT_YAML + "mapping values are not allowed in this context"),
         (b"a: *nowhere", NOT_YAML + "found undefined alias"),
         (b"{}\n---\n{}", NOT_YAML + "expected a single document"),
