@@ -365,7 +365,7 @@ def test_a_plan_that_is_another_one_here(
     result = run("replay", journal, "--round", 4)
     assert (result.code, result.out) == (6, "")
     assert (
-        "round 3 comes out as another plan: other jobs, GPUs or reasons in the same numbers"
+        "round 3 comes out as another plan: other jobs, GPUs, rates or counts of time in the same numbers"
         in result.err
     )
     assert "(digest 0123, expected " in result.err

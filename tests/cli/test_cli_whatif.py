@@ -65,7 +65,7 @@ def test_the_whole_of_a_small_answer(run: Any, small: dict[str, Any], write: Wri
         "──────────────────────────────────────────────",
         "fast         2      3           1            0",
         "slow         4      4           0            0",
-        "worth: rise of the total throughput (steps/s) for one more, at the margin",
+        "prices: rise of the total throughput (steps/s) for one more, at the margin",
         "",
         "- change: of the objective, with the other cluster recompiled as a whole",
         "- held: with all coefficients and normalisers held (1 run of one session,",

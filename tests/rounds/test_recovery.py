@@ -282,7 +282,7 @@ def test_decisions_of_another_plan_are_refused(tmp_path: Path) -> None:
         return {**record, "decisions": pack(arrays)}
 
     bad = rewritten(journal, tmp_path / "bad", 1, other)
-    with pytest.raises(ReplayDiffers, match=r"round 1 .* other jobs, GPUs or reasons"):
+    with pytest.raises(ReplayDiffers, match=r"round 1 .* other jobs, GPUs, rates"):
         Scheduler.recover(bad, isolate=False)
 
 

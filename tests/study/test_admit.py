@@ -249,7 +249,7 @@ def test_wrong_questions(jobs: list[Any], refusal: str) -> None:
 def test_a_job_without_a_deadline_is_refused_as_input() -> None:
     endless = job("d", 1.0)
     del endless["deadline"]
-    with refuses("jobs[0].deadline: found nothing, expected a deadline, s"):
+    with refuses('jobs[0].deadline: found none (job "d"), expected a deadline, s'):
         admit(cluster(OLD), endless)
     for wrong in (None, [None]):
         with refuses("jobs[0]: found null, expected the id of a job, or a job", UsageError):
