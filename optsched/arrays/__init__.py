@@ -112,7 +112,7 @@ def joined(parts: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
 
 
 def extended(column: NDArray[Scalar], rows: IntArray, more: NDArray[Scalar]) -> NDArray[Scalar]:
-    """``column[rows]`` and then ``more``; equal constants stay a constant."""
+    """``column[rows]`` and then ``more``, for rows that exist; equal constants stay a constant."""
     if not len(rows):
         return more
     # One row is a constant, too.
@@ -122,7 +122,11 @@ def extended(column: NDArray[Scalar], rows: IntArray, more: NDArray[Scalar]) -> 
         and column[:1].tobytes() == more[:1].tobytes()
     ):
         return _repeated(column[:1], len(rows) + len(more))
-    return np.concatenate([column[rows], more])
+    values = np.empty(len(rows) + len(more), column.dtype)
+    # Written in place; the mode "raise" would go through a copy.
+    np.take(column, rows, out=values[: len(rows)], mode="clip")
+    np.copyto(values[len(rows) :], more)
+    return values
 
 
 def looked_up(values: NDArray[Scalar], index: IntArray) -> NDArray[Scalar]:

@@ -20,7 +20,6 @@ from optsched.instance.references import NOWHERE, check_running, resolve_predece
 from optsched.instance.running import Place
 from optsched.instance.tables import (
     ARRAY_FIELDS,
-    AS_THEY_ARE,
     DTYPES,
     JobNames,
     JobTable,
@@ -41,7 +40,7 @@ class CheckedJobs:
     ids : dict of str to int
         Id of each job, with its place among these.
     columns : dict of str to list
-        By names of `ARRAY_FIELDS`.
+        By names of `ARRAY_FIELDS`, among others.
     running : dict
         `JobTable.running`, by places among these.
     after : dict of int to tuple of str
@@ -144,8 +143,8 @@ class JobColumns:
             self._default_arrival if arrival is None else arrival for arrival in jobs["arrival"]
         ]
         _check_rules(jobs, arrival, least, most, at)
-        columns: dict[str, list[Any]] = {
-            **{name: jobs[name] for name in AS_THEY_ARE},
+        # The other fields are columns as they are.
+        columns = jobs | {
             "workload": workload,
             "rates": rates,
             "options": options,
@@ -185,8 +184,8 @@ class JobColumns:
         self.rows.update(zip(jobs.ids, range(start, start + len(jobs)), strict=True))
         self._running |= {start + place: held for place, held in jobs.running.items()}
         self._after |= {start + place: names for place, names in jobs.after.items()}
-        for name, values in jobs.columns.items():
-            self._lists[name] += values
+        for name, values in self._lists.items():
+            values += jobs.columns[name]
         # Arrays take a quarter of the memory of lists; they are made per chunk, because single
         # appends are slow.
         if len(self._lists["steps"]) >= CHUNK:
@@ -320,6 +319,8 @@ def _each_once(
     values: Sequence[Value], resolve: Callable[[Value, str], int], at: Path
 ) -> list[int]:
     """Rows of values; each distinct value is looked up once."""
+    if len(values) == 1:
+        return [resolve(values[0], at(0))]
     first = first_places(values)
     rows = {value: resolve(value, at(place)) for value, place in first.items()}
     return list(map(rows.__getitem__, values))

@@ -135,7 +135,10 @@ def _profiles_of(
 def _profile_of(throughput: dict[str, float] | tuple[RateEntry, ...]) -> Profile:
     if isinstance(throughput, dict):
         return tuple(throughput), tuple(throughput.values())
-    entries = [entry[3] if entry[1:3] == (OWN_GANG, ANY_SPREAD) else entry for entry in throughput]
+    entries = [
+        entry[3] if entry[1] == OWN_GANG and entry[2] == ANY_SPREAD else entry
+        for entry in throughput
+    ]
     return tuple([entry[0] for entry in throughput]), tuple(entries)
 
 

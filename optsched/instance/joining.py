@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from operator import is_, itemgetter
 from typing import TypeVar
 
@@ -90,16 +89,17 @@ class JobPlaces:
         stays = stays[after[stays].argsort()]
         return places.take(stays, after[stays])
 
-    def names(self, names: JobNames) -> tuple[str, ...]:
+    def names(self, names: JobNames) -> list[str]:
         """Names of the kept jobs."""
         if names.generated:
-            return tuple([f"j{row}" for row in self.kept.tolist()])
+            return [f"j{row}" for row in self.kept.tolist()]
         written = names.written()
-        if self.everything:
-            return written
-        if self.in_order:
-            return tuple(chain.from_iterable(written[run] for run in self._runs()))
-        return tuple([written[row] for row in self.kept.tolist()])
+        if not self.in_order:
+            return [written[row] for row in self.kept.tolist()]
+        kept: list[str] = []
+        for run in self._runs():
+            kept += written[run]
+        return kept
 
     def _runs(self) -> list[slice]:
         """The kept jobs as slices of old rows, if they keep their order."""
@@ -133,7 +133,7 @@ def joined_names(instance: Instance, rows: JobPlaces, added: Instance | None) ->
             and rows.in_order
             and len(rows.kept) - 1 == (rows.kept[-1] if len(rows.kept) else -1)
         )
-        return JobNames(len(rows.kept), None if usual else rows.names(names))
+        return JobNames(len(rows.kept), None if usual else tuple(rows.names(names)))
     new = added.jobs_table.names.written()
     kept = rows.names(names)
     # Look up the many old names among the few new ones, which avoids an index of all old names.

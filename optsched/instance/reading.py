@@ -363,7 +363,11 @@ def validate_columns(
             objects = list(map(vars, _list_of(model).validate_python(documents)))
         except ValidationError as error:
             raise translate(error, path, model, offset=start) from None
-        columns = {name: [values[name] for values in objects] for name in fields_of(model)}
+        fields = fields_of(model)
+        rows = map(itemgetter(*fields), objects)
+        # All fields at once: one event is one document, and has twenty fields.
+        values = map(list, zip(*rows, strict=True)) if objects else ([] for _ in fields)
+        columns = dict(zip(fields, values, strict=True))
     return columns
 
 

@@ -184,8 +184,10 @@ class Changes:
         """Refuse checked gangs whose workload has rates for 1 GPU only, like instance files do
         (`TableModel.refuse_plain_numbers`).
         """
-        columns = self._columns
-        assert columns is not None, "the jobs were not checked"
+        assert self._columns is not None, "the jobs were not checked"
+        # Most jobs bring their own rates.
+        if min(jobs.columns["rates"], default=0) >= 0:
+            return
         instance = self.before.instance
         if not (instance.rates.has_plain_numbers and reads_table(instance.performance)):
             return
@@ -194,7 +196,7 @@ class Changes:
             for name, workload, gang, rates, options in zip(
                 jobs.ids,
                 jobs.columns["workload"],
-                columns.smallest_gangs(jobs),
+                self._columns.smallest_gangs(jobs),
                 jobs.columns["rates"],
                 jobs.columns["options"],
                 strict=True,

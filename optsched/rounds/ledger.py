@@ -17,6 +17,7 @@ from optsched.arrays import (
     BoolArray,
     FloatArray,
     IntArray,
+    extended,
     find_rows,
     gathered,
     is_range,
@@ -402,7 +403,11 @@ class Service(Columns):
 
     def revised(self, rows: IntArray, added: Service) -> Service:
         """The service of the jobs at these rows, then of the added jobs."""
-        return Service.join([self.take(rows), added])
+        columns = {
+            name: extended(getattr(self, name), rows, getattr(added, name))
+            for name in self.__dataclass_fields__
+        }
+        return Service(**columns)
 
     def after(self, seconds: float | FloatArray, gpus: FloatArray) -> Service:
         """The service after some time in which each job held a number of GPUs."""

@@ -806,7 +806,7 @@ class Plan(DisplayedTable):
                 *warm.rows.values(),
             ]
         for part in parts:
-            found.update(np.ascontiguousarray(part).tobytes())
+            found.update(np.ascontiguousarray(part).data)
         return found.hexdigest()
 
     def _headline(self) -> str:

@@ -150,3 +150,18 @@ def test_a_replayed_state_has_what_its_model_had_learnt(tmp_path: Path) -> None:
     assert document["instance"]["performance"] != learning["performance"]
     again = optsched.solve_round(optsched.RoundState.from_document(document))
     assert again.to_document()["id"] == found.plan.to_document()["id"]
+
+
+def test_a_record_names_the_five_jobs_that_wait_longest(tmp_path: Path) -> None:
+    path = tmp_path / "waits.journal"
+    with scheduler(journal=path, policy={"ranking": "fcfs"}) as made:
+        for number in range(3):
+            made.submit([JOB | {"id": f"{number}{name}"} for name in "abcd"], now=60 * number)
+            made.solve(now=60 * number)
+    waiting = [record["waiting"] for _, record in records(path) if record["event"] == "plan"]
+    # Equal times in the order of the jobs; who came with the last plan has not waited.
+    assert waiting == [
+        [],
+        [["0b", 60.0], ["0c", 60.0], ["0d", 60.0]],
+        [["0b", 120.0], ["0c", 120.0], ["0d", 120.0], ["1a", 60.0], ["1b", 60.0]],
+    ]
