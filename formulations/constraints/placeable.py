@@ -28,10 +28,12 @@ class Placeable(SideConstraint):
         sum_t pieces_t(s) N_t(x)     <=  sum over nodes of floor(GPUs / s)                  (placeable)
         sum_t floor(g_t / s) N_t(x)  <=  sum over groups of floor(GPUs / s)     gangs inside one group
         sum_t g_t floor(share_t / s) N_t(x)  <=  sum over GPUs of floor(1 / s)              shares s
+        sum_t g_t u_s(share_t) N_t(x)  <=  GPUs                                             shares s <= 1/2
         sum_t g_t w_t N_t(x)  <=  sum over GPUs of the largest w_l                          slices
         sum_t g_t [need_t >= d] N_t(x)  <=  sum over nodes of floor(capacity / d)           CPUs, memory d
 
-    Gangs that no group has room for, even alone, have N_t(x) <= 0.
+    where u_s(a) = 1 for a > 1 - s, 0 for a < s, and a between: beside a share of more than 1 - s
+    there is no room for one of s. Gangs that no group has room for, even alone, have N_t(x) <= 0.
 
     Running jobs that cannot be preempted stay where they are: they have no other columns, and
     others have what they leave of their GPUs and nodes.

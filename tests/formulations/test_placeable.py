@@ -190,6 +190,36 @@ def test_a_previous_answer_is_a_start() -> None:
     assert second.objective == pytest.approx(first.objective)
 
 
+def on_shares(*shares: float) -> Document:
+    """Jobs with these shares of one GPU, equally fast, on two GPUs of one node."""
+    way = {"pool": "v", "gpus": 1, "throughput": 1.0}
+    options = [[way | {"share": share}] for share in shares]
+    return {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "v", "nodes": 1, "gpus_per_node": 2}]},
+        "jobs": [{"id": f"j{job}", "options": each} for job, each in enumerate(options)],
+    }
+
+
+def test_small_shares_find_no_room_beside_a_large_one() -> None:
+    """Of 2 GPUs, 1.8 GPUs in all fill the sum, but beside .8 there is no room for .3."""
+    solution = optsched.solve(
+        on_shares(0.8, 0.3, 0.3, 0.3, 0.3), "max-throughput", constraints=["placeable"]
+    )
+    assert solution.objective == pytest.approx(4.8)
+
+
+def test_known_jobs_are_packed_the_largest_first() -> None:
+    """Where .3 and .5 share a GPU, another .5 and .7 do not find room."""
+    C = optsched.compile(optsched.load(on_shares(0.3, 0.5, 0.5, 0.7))).classes(frozenset())
+    worth = np.asarray(C.throughput.sum(axis=0)).ravel()
+    alone, again = (
+        best_fit(Space.of(C), worth, sp.csr_matrix(C.member), C.count, first)[0]
+        for first in (None, np.asarray(C.limit))
+    )
+    assert (worth @ alone, worth @ again) == (3.0, 4.0)
+
+
 def test_islands_of_a_server_are_nodes_below_a_level() -> None:
     """Three gangs of 3 and one of 4 leave a GPU on each of three islands: a gang of 2 gets both of one server."""
     islands = ["s0-a", "s0-b", "s1-a", "s1-b"]

@@ -26,9 +26,10 @@ def best_fit(
     which has more contents then, if those in use were not written down.
 
     Classes take their turns in decreasing worth per GPU of their best column, and each class takes
-    its columns in decreasing worth, as often as there is room. A gang goes into the group with the
-    fewest free GPUs in which it fits, each part, the largest first, onto the node or GPU where the
-    fewest are left.
+    its columns in decreasing worth, as often as there is room. The jobs that come before all others
+    are known to nearly fit: of those on one GPU the largest come first (`_packing_order`). A gang
+    goes into the group with the fewest free GPUs in which it fits, each part, the largest first,
+    onto the node or GPU where the fewest are left.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def best_fit(
     by_column = A.tocsc()
     turns = _order(space, worth).tolist()
     before = np.zeros(C.columns) if first is None else np.minimum(np.floor(first), C.limit)
-    wanted = [(column, before[column]) for column in turns if before[column] > 0]
+    wanted = [(column, before[column]) for column in _packing_order(space, turns) if before[column]]
     for column, most in [*wanted, *((column, C.limit[column]) for column in turns)]:
         entries = slice(by_column.indptr[column], by_column.indptr[column + 1])
         row, use = by_column.indices[entries], by_column.data[entries]
@@ -86,6 +87,22 @@ def _order(space: Space, worth: FloatArray) -> IntArray:
     order = np.lexsort((np.arange(C.columns), -worth, C.class_a, -best[C.class_a]))
     chosen: IntArray = order[worth[order] > 0]
     return chosen
+
+
+def _packing_order(space: Space, turns: Sequence[int]) -> list[int]:
+    """Columns in an order in which more of their jobs fit: those of at most one GPU first, the
+    largest by their parts of the GPUs, CPUs and memory of their pools; then gangs in their turns.
+    """
+    C, types, cluster = space.classes, space.types, space.classes.instance.cluster
+    has = np.column_stack([np.diff(cluster.numbering.start), cluster.own_capacity])
+    total = np.zeros((len(cluster.pools), has.shape[1]))
+    np.add.at(total, cluster.numbering.pool, has)
+    takes = np.column_stack([types.share, types.need[:, : len(PER_NODE)]])
+    of_pool = total[types.pool]
+    part = np.divide(takes, of_pool, out=np.zeros_like(takes), where=of_pool > 0).sum(axis=1)
+    single = (C.gpus <= 1).tolist()
+    size = np.append(part, 0.0)[types.of_column].tolist()  # type -1 takes nothing
+    return sorted(turns, key=lambda column: -size[column] if single[column] else 1.0)
 
 
 class _Seats:

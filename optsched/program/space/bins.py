@@ -19,7 +19,7 @@ from optsched.program.space.contents import (
     GpuRoom,
     fits_fullest,
     gpus_of_pieces,
-    shares_held,
+    share_counts,
 )
 
 Counts = tuple[int, ...]
@@ -230,9 +230,10 @@ class Bin:
     def relaxed(self) -> LinearProgram:
         """The program over z that `filled` makes contents of, without an objective.
 
-        Shares that add up may need more GPUs than there are. For every share s that some part has,
+        Shares that add up may need more GPUs than there are. For every dual feasible function f
+        (`share_counts`),
 
-            sum_p gpus_p floor(share_p / s) z_p  <=  sum over GPUs of floor(left / s)
+            sum_p gpus_p f(share_p) z_p  <=  sum over GPUs of f(left)
 
         holds of all contents, and so does the sum of all shares.
         """
@@ -258,9 +259,9 @@ class Bin:
             [self.use[:, self.allowed], gpus * share],
             [*self.room, self._left * (1 + ROUNDING)],
         )
-        for size in np.unique(share[share < 1]).tolist():
-            rows.append(gpus * np.floor(share / size + ROUNDING))
-            limits.append(shares_held(self.gpus, self.rooms, size))
+        for count in share_counts(share):
+            rows.append(gpus * count.of(share))
+            limits.append(count.held(self.gpus, self.rooms))
         upper = np.array(limits)
         finite = np.isfinite(upper)
         return np.vstack(rows)[finite], upper[finite]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import NO_SLICE
 
 ROUNDING = 1e-9
@@ -90,11 +90,46 @@ class GpuRoom(NamedTuple):
 WHOLE_GPU = GpuRoom(1.0)
 
 
-def shares_held(gpus: int, rooms: Sequence[GpuRoom], size: float) -> float:
-    """Shares of a size, or larger, that free GPUs and what is left of others hold at most."""
-    left = np.array([1.0, *(room.left for room in rooms)])
-    each = np.floor(left / size + ROUNDING)
-    return float(gpus * each[0] + each[1:].sum())
+class ShareCount(NamedTuple):
+    """A dual feasible function f of shares: shares on one GPU that add up to c have values that add
+    up to at most f(c), for c up to 1.
+
+    Attributes
+    ----------
+    least : float
+        Smaller shares count nothing.
+    rounded : bool
+        f(s) = floor(s / least): how many pieces of the least share there are. Otherwise, for a
+        least share of at most 1/2, f(s) = 1 for s > 1 - least, as nothing else that counts fits
+        beside it, and f(s) = s below.
+    """
+
+    least: float
+    rounded: bool
+
+    def of(self, share: FloatArray) -> FloatArray:
+        """The value of each share."""
+        if self.rounded:
+            pieces: FloatArray = np.floor(share / self.least + ROUNDING)
+            return pieces
+        large = share + self.least > 1 + ROUNDING
+        return np.where(large, 1.0, np.where(share >= self.least - ROUNDING, share, 0.0))
+
+    def held(self, gpus: int, rooms: Sequence[GpuRoom]) -> float:
+        """Bound on the sum of the values on free GPUs and what is left of others."""
+        each = self.of(np.array([1.0, *(room.left for room in rooms)]))
+        most = float(gpus * each[0] + each[1:].sum())
+        return most if self.rounded else most * (1 + ROUNDING)
+
+
+def share_counts(share: FloatArray) -> list[ShareCount]:
+    """The functions that bound some shares better than their sum does."""
+    sizes = np.unique(share[share < 1])
+    found = [ShareCount(least, rounded=True) for least in sizes.tolist()]
+    # For every large share the least one that does not fit beside it: smaller ones count less.
+    beside = [sizes[sizes + large > 1 + ROUNDING].min() for large in sizes[sizes > 0.5].tolist()]
+    least_beside = sorted({least for least in map(float, beside) if least <= 0.5})
+    return found + [ShareCount(least, rounded=False) for least in least_beside]
 
 
 def splits(gpus: int, nodes: int, most: int) -> Iterator[tuple[int, ...]]:

@@ -13,7 +13,7 @@ from optsched.candidates.going_on import continuing
 from optsched.instance.cluster import PER_NODE
 from optsched.instance.staying import Running, must_stay
 from optsched.program.side_rows import SideRows
-from optsched.program.space.contents import ROUNDING, fewest_pieces, shares_held
+from optsched.program.space.contents import ROUNDING, fewest_pieces, share_counts
 from optsched.program.space.gangs import ANYWHERE, GangTypes, NodeClasses
 
 PLACEABLE = "placeable"
@@ -30,6 +30,7 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
     With N_t(x) the sum of x over the columns of type t:
 
         sum_t g_t floor(share_t / s) N_t(x)   <=  sum over GPUs of floor(left / s)           shares s
+        sum_t g_t u_s(share_t) N_t(x)         <=  sum over GPUs of u_s(left)                 shares s <= 1/2
         sum_t pieces_t(s) N_t(x)              <=  sum over nodes of floor(GPUs / s)          sizes s
         sum_t g_t [need_t >= d] N_t(x)        <=  sum over nodes of floor(capacity / d)      CPUs, memory d
         sum_t g_t w_t N_t(x)                  <=  sum over GPUs of max over layouts of w     slices
@@ -37,7 +38,8 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
         N_t(x)                                <=  0                                          no room in any group
         sum of x over columns that would move jobs that stay  <=  0                          elsewhere
 
-    where pieces_t(s) is the least number over all splits of the gang, w_t is 1 for the slices of
+    where u_s(a) is 1 for a > 1 - s, as no share of s fits beside, 0 for a < s and a between,
+    pieces_t(s) is the least number over all splits of the gang, w_t is 1 for the slices of
     one profile (or their compute slices) and the largest w of a layout for a whole GPU, and the
     last rows count the gangs that are inside one group. They hold at every instant, so they hold
     for averages over time.
@@ -97,7 +99,9 @@ def _rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> Iterator[Row]:
             yield (row[0], row[1], f"pool {pools[pool].name}: {row[2]} ({PLACEABLE})")
 
 
-def _row(gangs: GangTypes, types: IntArray, each: IntArray, limit: float, words: str) -> Row:
+def _row(
+    gangs: GangTypes, types: IntArray, each: IntArray | FloatArray, limit: float, words: str
+) -> Row:
     every = np.zeros(len(gangs))
     every[types] = each
     return every, float(limit), words
@@ -107,15 +111,17 @@ def _of_shares(
     gangs: GangTypes, nodes: NodeClasses, types: IntArray, here: IntArray
 ) -> Iterator[Row]:
     share = gangs.share[types]
-    for least in np.unique(share[share < 1]).tolist():
-        pieces = np.floor(share / least + ROUNDING).astype(np.int64)
-        each = shares_held(1, (), least)
+    for count in share_counts(share):
         limit = sum(
-            shares_held(int(nodes.gpus[r]), nodes.rooms[r], least) * int(nodes.count[r])
+            count.held(int(nodes.gpus[r]), nodes.rooms[r]) * int(nodes.count[r])
             for r in here.tolist()
         )
-        words = f"a GPU holds at most {each:.0f} shares of {least:g}"
-        yield _row(gangs, types, gangs.gpus[types] * pieces, limit, words)
+        if count.rounded:
+            words = f"a GPU holds at most {count.held(1, ()):.0f} shares of {count.least:g}"
+        else:
+            beside = 1 - count.least
+            words = f"no share of {count.least:g} fits beside one of more than {beside:g}"
+        yield _row(gangs, types, gangs.gpus[types] * count.of(share), limit, words)
 
 
 def _of_slices(
