@@ -36,6 +36,7 @@ from formulations.level_planner import (
     MOST_PLANNED,
     MOST_REPAIRED,
     ORDERS,
+    Dear,
     LevelJob,
     LevelPlan,
     Piece,
@@ -48,6 +49,7 @@ from formulations.level_planner import (
     schedule_of,
     stretches_of,
 )
+from formulations.level_prices import PricedLevels
 from formulations.level_sweep import plan_by_sweeps
 from formulations.level_table import LevelTable
 from optsched.arrays import (
@@ -65,12 +67,20 @@ from optsched.errors import InvalidArgument
 from optsched.formulation import Formulation, FormulationOptions, Infeasible, Restarts
 from optsched.instance.durations import UNLIMITED, OutOfTime, Timer
 from optsched.program import Assumption, Expression, LinearProgram, Variables
+from optsched.program.integers import rounded_up
 from optsched.solution import Conflict, Schedule, Termination
 from optsched.solution.plan import Later, LinearPlan, Parts
 
 MOST_COLUMNS = 1_000_000
 MOST_AS_IT_IS = 10_000
 """Levels in intervals from which on column generation is the better way."""
+MOST_GENERATED = 40_000
+"""Levels in intervals up to which columns are generated where prices have a bound: of 80,000 they
+improve neither the bound nor the plan in minutes.
+"""
+FEWEST_PRICED, MOST_PRICED = 200, 2000
+"""Jobs of which prices are sought where the first plan does not keep all: prices take half a second
+for 500 jobs."""
 MOST_HELD = 5_000_000
 """Entries of capacity rows beyond which no program is built: building takes seconds, and no solver
 finds a better plan in minutes.
@@ -154,8 +164,14 @@ class DeadlineElastic(Formulation):
     a whole schedule of one job, priced as a shortest path over intervals and levels
     (`formulations.level_paths`); the rows of the master are the capacity and what there is to
     consume. A program of more than 5,000,000 entries of capacity rows (about 800 jobs) is not
-    built, neither for slots nor for columns. Then the answer is the plan by rule, and its bound
-    counts only the jobs that are late even alone; that of `deadline-fluid` is better.
+    built, neither for slots nor for columns. Then the answer is the plan by rule.
+
+    Where the first plan by rule does not keep all of 200 to 2,000 jobs, and some may be declined,
+    prices of time on GPUs are sought (`formulations.level_prices`): no plan keeps more value than
+    they allow. Jobs that cost more than they are worth at these prices come last in the plans by
+    rule. With this bound a program of more than 40,000 x is not solved. Without prices the bound of
+    a plan by rule counts only the jobs that are late even alone; that of `deadline-fluid` is
+    better.
 
     With more than 600 jobs the plan by rule is also sought by sweeps over time, which take a second
     for tens of thousands (`formulations.level_sweep`): a job starts once there is room, at the
@@ -173,9 +189,9 @@ class DeadlineElastic(Formulation):
         guarantee   in rounds: a job that is planned is promised its deadline if it takes at most this part of the GPU
                     time that promises leave free before its deadline. Later rounds decline it only
                     if there is no other way. 0: newcomers may take the place of every job.
-        program     whether the program is solved; otherwise the answer is the plan by rule, without
-                    a bound, and nothing is proven where it does not keep all jobs that must be
-                    kept.
+        program     whether the program is solved; otherwise the answer is the plan by rule, with no
+                    bound but that of prices, and nothing is proven where it does not keep all jobs
+                    that must be kept.
         orders      without the program and ``admission``: orders in which a plan of all jobs is
                     searched; with 1 it only shows that all can be kept, and no job that waits runs
                     earlier on free GPUs.
@@ -283,10 +299,12 @@ class DeadlineElastic(Formulation):
             return swept._replace(stopped=True)
         timer = timer if swept is None else timer.strict()
         last = program.last_runs(objects)
-        found = RulePlan.of(self.plan_by_rule(objects, profile, last, timer))
-        if swept is None or found.merit >= swept.merit:
-            return found
-        return swept._replace(stopped=found.stopped)
+        dear = PricedJobs(program, objects, timer)
+        prices = dear if FEWEST_PRICED <= jobs <= MOST_PRICED and program.optional.any() else None
+        found = RulePlan.of(self.plan_by_rule(objects, profile, last, timer, prices))
+        if swept is not None and found.merit < swept.merit:
+            found = swept._replace(stopped=found.stopped)
+        return found._replace(at_most=dear.at_most)
 
     @property
     def refutes(self) -> bool:
@@ -294,9 +312,16 @@ class DeadlineElastic(Formulation):
         return bool(self.options.program)
 
     def plan_by_rule(
-        self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run], timer: Timer
+        self,
+        jobs: Sequence[LevelJob],
+        profile: Profile,
+        last: Mapping[int, Run],
+        timer: Timer,
+        dear: Dear | None = None,
     ) -> LevelPlan:
-        """The plan in which jobs come one after the other; ``last`` as of `plan_levels`."""
+        """The plan in which jobs come one after the other; ``last`` and ``dear`` as of
+        `plan_levels`.
+        """
         options, plan = self.options, None
         if not (options.program or options.admission):
             orders = options.orders
@@ -304,10 +329,41 @@ class DeadlineElastic(Formulation):
             if plan is None and all(job.promised for job in jobs):
                 # A plan of some of them is of no use.
                 return LevelPlan(jobs, profile.copy(), stopped=timer.is_over)
-        plan = plan or plan_levels(jobs, profile, options.program, last, timer)
+        plan = plan or plan_levels(jobs, profile, options.program, last, timer, dear=dear)
         if not options.program and (options.admission or options.orders > 1):
             plan.start_early(timer)
         return plan
+
+
+@dataclass
+class PricedJobs:
+    """Which jobs cost more than they are worth at the prices of time on GPUs; a `Dear`.
+
+    Attributes
+    ----------
+    program : ElasticProgram
+    jobs : sequence of LevelJob
+    timer : Timer
+    at_most : float
+        No plan keeps jobs of more value, as far as prices were asked for.
+    """
+
+    program: ElasticProgram
+    jobs: Sequence[LevelJob]
+    timer: Timer
+    at_most: float = math.inf
+
+    def __call__(self, known: float) -> set[int] | None:
+        prices = self.program.priced.prices(known, self.timer)
+        if prices is None:
+            return None
+        self.at_most = prices.kept
+        of_job = self.program.C.of_job
+        return {
+            number
+            for number, job in enumerate(self.jobs)
+            if prices.dear[of_job[job.job]] and not job.promised
+        }
 
 
 @dataclass(frozen=True)
@@ -408,6 +464,24 @@ class ElasticProgram(DeadlineProgram):
         preempted, and jobs in their exempt time.
         """
         return self.levels.beside(self._beside_late, self.levels.exempt)
+
+    @property
+    def priced(self) -> PricedLevels:
+        """The jobs as they pay prices for the time on GPUs."""
+        able = np.flatnonzero(self.able)
+        return PricedLevels(
+            self.levels,
+            self.profile,
+            self.uses.toarray(),
+            self.optional,
+            *(part[able] for part in self.deadlines),
+        )
+
+    @property
+    def _bound(self) -> float | None:
+        """A bound on the value of declined jobs by prices; None where there are none."""
+        lost = float(self.highest_value.sum()) - self.witness.at_most
+        return rounded_up(lost, self._step) if np.isfinite(lost) else None
 
     @cached_property
     def _beside_late(self) -> Profile:
@@ -585,6 +659,12 @@ class ElasticProgram(DeadlineProgram):
                 f"more than {MOST_HELD:,}; deadline-fluid has a better bound",
             )
         chooses, generates = bool(self.optional.any()), self.generates
+        if self.solved and len(self.of) > MOST_GENERATED and self._bound is not None:
+            return self.by_rule_alone(
+                Termination.BY_RULE,
+                f"the program would have {len(self.of):,} levels in intervals, "
+                f"more than {MOST_GENERATED:,}; prices bound it",
+            )
         # Where the GPU time is not minimised either, no program could give a better plan.
         if self.solved and generates and not self._later().is_solved and self._loses_nothing:
             return self.by_rule_alone(Termination.BY_RULE, "the plan by rule loses no value")
@@ -611,6 +691,7 @@ class ElasticProgram(DeadlineProgram):
             parts=self._parts if generates else None,
             of_schedule=self.of_schedule,
             rounding=0.0 if chooses else self._rounded_gpu_time,
+            bound=self._bound if chooses else None,
         )
 
     @property
@@ -1352,12 +1433,15 @@ class RulePlan(NamedTuple):
         As of a `LevelPlan`.
     stopped : bool
         Whether the time was over before the search ended.
+    at_most : float
+        No plan keeps jobs of more value, as prices show.
     """
 
     stretches: FloatArray
     times: FloatArray = np.zeros(1)
     merit: tuple[int, float, bool, float] = (0, 0.0, True, 0.0)
     stopped: bool = False
+    at_most: float = math.inf
 
     @classmethod
     def of(cls, plan: LevelPlan) -> RulePlan:

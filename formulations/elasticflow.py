@@ -13,7 +13,16 @@ from pydantic import Field
 
 from formulations.deadline_elastic import DeadlineElastic
 from formulations.horizon import ROUNDING, Calendar
-from formulations.level_planner import Level, LevelJob, LevelPlan, Piece, Profile, Run, run_within
+from formulations.level_planner import (
+    Dear,
+    Level,
+    LevelJob,
+    LevelPlan,
+    Piece,
+    Profile,
+    Run,
+    run_within,
+)
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.instance.durations import UNLIMITED, Timer
@@ -82,7 +91,12 @@ class ElasticFlow(DeadlineElastic):
         return Formulation.promises(self, schedule, promised)
 
     def plan_by_rule(
-        self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run], timer: Timer
+        self,
+        jobs: Sequence[LevelJob],
+        profile: Profile,
+        last: Mapping[int, Run],
+        timer: Timer,
+        dear: Dear | None = None,
     ) -> LevelPlan:
         return plan_shares(jobs, profile, timer)
 

@@ -38,6 +38,7 @@ def solve_by_parts(
     known: FloatArray | None,
     step: float | None,
     limits: Limits,
+    bound: float | None = None,
 ) -> Values:
     """Solve a program that is minimised by column generation.
 
@@ -51,17 +52,19 @@ def solve_by_parts(
         All objective values are multiples of it.
     limits : Limits
         The work limit is ignored, because masters count no nodes.
+    bound : float or None
+        A bound that is known.
 
     Returns
     -------
     Values
-        The best point that was found, and the Lagrangian bound.
+        The best point that was found, and the best bound: that, or the Lagrangian one.
     """
     timer = Timer.after(limits.time)
     program = _PartsOfProgram(arrays, parts)
     points = [] if known is None else [known]
     columns = None if known is None else program.columns_of(known)
-    bound, masters = -np.inf, 0
+    bound, masters = -np.inf if bound is None else bound, 0
     # The last pass prices once more and then solves the integer program over the columns.
     for effort, whole in (*((effort, False) for effort in EFFORTS), (EFFORTS[-1], True)):
         left = timer.left - (0.0 if whole else FOR_WHOLE * (limits.time or 0.0))

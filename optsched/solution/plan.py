@@ -273,6 +273,8 @@ class LinearPlan:
     rounding : float
         By how much the objective of a schedule may be off, as its times are rounded to those of the
         clock.
+    bound : float or None
+        A bound on the objective that the formulation has found; None: it has none.
     """
 
     classes: Classes
@@ -299,6 +301,7 @@ class LinearPlan:
     sifting: Sifting | None = None
     of_schedule: Callable[[Schedule], LinearPlan] | None = None
     rounding: float = 0.0
+    bound: float | None = None
     unit: ClassVar[float] = 1.0
     """Value of a unit of the program's cost, as of a `TimelinePlan`."""
     units: ClassVar[Units] = AS_IT_IS

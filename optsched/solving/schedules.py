@@ -284,9 +284,10 @@ def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) 
     if plan.solves_later and any(later.is_solved for later in plan.later):
         return None  # their programs need a solver
     arrays = plan.program.arrays
-    y = duals_without_solver(arrays, None)
+    # Beside a bound of the plan duals count only where they prove more.
+    y = duals_without_solver(arrays, None) if plan.bound is None else None
     evaluated = EvaluatedPoint(arrays, point, point, arrays.objective(point))
-    values = Values(Termination.BY_RULE, PointStatus.FEASIBLE, x=point, y=y)
+    values = Values(Termination.BY_RULE, PointStatus.FEASIBLE, x=point, y=y, bound=plan.bound)
     outcome = recompute(ClosedForm, engine.limits, values, evaluated, y)
     # The bound is a sum in another order.
     bound, noise = outcome.bound, outcome.noise
@@ -321,7 +322,9 @@ def _by_parts(
     arrays = engine.build(lambda: plan.program.arrays)
     engine.use(engine.load("highs"), "by columns, which are schedules of whole jobs")
     values = engine.record(
-        convenience("LinearPlan.by_parts")(arrays, parts, point, plan.step, engine.limits_left()),
+        convenience("LinearPlan.by_parts")(
+            arrays, parts, point, plan.step, engine.limits_left(), plan.bound
+        ),
         arrays.shape,
     )
     if values.x is None and plan.refuted_by is not None:

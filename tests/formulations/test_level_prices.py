@@ -1,0 +1,132 @@
+"""Prices of time on GPUs: a bound on what plans of levels keep, and plans in which dear jobs come last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from plan_instances import made, verified
+from test_deadline_elastic import instance_of, keeps_all, random_set
+
+import optsched
+from formulations import deadline_elastic
+from formulations.deadline_elastic import ElasticProgram
+from formulations.level_planner import Profile
+from formulations.level_prices import PricedLevels
+from optsched.instance import Instance
+from optsched.instance.durations import UNLIMITED
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few jobs are priced, and no columns are generated."""
+    monkeypatch.setattr(deadline_elastic, "FEWEST_PRICED", 1)
+    monkeypatch.setattr(deadline_elastic, "MOST_GENERATED", 0)
+
+
+def overloaded(jobs: int, weights: tuple[float, ...] = (1.0,)) -> Instance:
+    """Jobs of 1 to 4 GPUs on two pools that ask for more than there is."""
+    draw = np.random.default_rng(jobs)
+    due = draw.uniform(2.0, 24.0, jobs) * HOUR
+    work = due * draw.uniform(0.1, 0.8, jobs)
+    speed = draw.uniform(0.7, 1.6, (jobs, 2))
+    return made(
+        cluster={
+            "pools": [{"name": p, "nodes": jobs // 80 or 1, "gpus_per_node": 4} for p in "ab"]
+        },
+        jobs=[
+            {
+                "id": f"j{row}",
+                "gpus": {"min": 1, "max": 4, "levels": [1, 2, 4]},
+                "steps": float(work[row]),
+                "deadline": float(due[row]),
+                "weight": float(draw.choice(weights)),
+                "restart_cost": 30.0,
+                "throughput": {
+                    pool: {str(g): float(speed[row, k] * g**0.8) for g in (1, 2, 4)}
+                    for k, pool in enumerate("ab")
+                },
+            }
+            for row in range(jobs)
+        ],
+    )
+
+
+def solve(instance: Instance, **options: Any) -> optsched.Solution:
+    return verified(
+        optsched.solve(instance, "deadline-elastic", options={"admission": True, **options})
+    )
+
+
+def priced_levels(instance: Instance) -> PricedLevels:
+    """As the formulation prices the jobs of an instance."""
+    found: list[PricedLevels] = []
+    plan = ElasticProgram.plan
+
+    def kept(program: ElasticProgram) -> Any:
+        found.append(program.priced)
+        return plan(program)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ElasticProgram, "plan", kept)
+        optsched.solve(instance, "deadline-elastic", options={"admission": True, "program": False})
+    return found[0]
+
+
+@pytest.mark.oracle
+def test_prices_bound_what_brute_force_keeps() -> None:
+    """Of two or three jobs each subset is tried; a bound of prices below one that is kept is false."""
+    for seed in range(40):
+        capacity, jobs, slots, restart = random_set(seed)
+        kept = [0]
+        for code in range(2 ** len(jobs)):
+            some = [job for n, job in enumerate(jobs) if code >> n & 1]
+            if len(some) > max(kept) and keeps_all(capacity, some, slots, restart):
+                kept.append(len(some))
+        levels = priced_levels(instance_of(capacity, jobs, restart))
+        prices = levels.prices(float(max(kept)), UNLIMITED)
+        assert prices is not None and prices.kept >= max(kept) - 1e-5
+
+
+def test_jobs_that_cost_more_than_they_are_worth_come_last(
+    priced: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one value and with several, more is kept than by all orders without prices, and the gap is known."""
+    for weights in ((1.0,), (1.0, 2.0, 5.0)):
+        instance = overloaded(80, weights)
+        with_prices = solve(instance)
+        assert with_prices.bound > 0.0 and with_prices.certificate.proof == "claimed"
+        monkeypatch.setattr(deadline_elastic, "FEWEST_PRICED", 1_000)
+        without = solve(instance, program=False)
+        monkeypatch.undo()
+        monkeypatch.setattr(deadline_elastic, "FEWEST_PRICED", 1)
+        monkeypatch.setattr(deadline_elastic, "MOST_GENERATED", 0)
+        assert with_prices.objective < without.objective
+        assert with_prices.bound <= with_prices.objective
+        # A plan with all its schedules is a bound of neither.
+        total = sum(job.weight for job in instance.jobs)
+        assert with_prices.objective - with_prices.bound < 0.1 * total
+
+
+def test_the_next_round_goes_on_with_the_plan_by_prices(priced: None) -> None:
+    scheduler = optsched.Scheduler(
+        overloaded(80),
+        {"formulation": "deadline-elastic", "options": {"program": True}},
+        isolate=False,
+    )
+    declined = [len(scheduler.solve(now=number * 60.0).declined) for number in range(3)]
+    assert declined[0] > 0 and declined == sorted(declined, reverse=True)
+
+
+def test_prices_are_none_where_a_job_that_must_be_kept_cannot_be() -> None:
+    """And where nothing is there: prices of nothing are 0."""
+    levels = priced_levels(overloaded(40))
+    nothing = Profile(np.zeros(1), np.zeros((len(levels.held), 1)), np.zeros(0))
+    parts = {name: getattr(levels, name) for name in ("table", "held", "k", "due", "value")}
+    must = np.zeros(len(levels.optional), bool)
+    assert PricedLevels(profile=nothing, optional=must, **parts).prices(0.0, UNLIMITED) is None
+    none = PricedLevels(profile=nothing, optional=~must, **parts).prices(0.0, UNLIMITED)
+    assert none is not None and none.kept == 0.0 and none.dear.all()
