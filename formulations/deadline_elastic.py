@@ -468,13 +468,10 @@ class ElasticProgram(DeadlineProgram):
     @property
     def priced(self) -> PricedLevels:
         """The jobs as they pay prices for the time on GPUs."""
-        able = np.flatnonzero(self.able)
+        (k, due, value), able = self.deadlines, self.able
+        held = np.asarray(self.uses.toarray(), np.float64)
         return PricedLevels(
-            self.levels,
-            self.profile,
-            self.uses.toarray(),
-            self.optional,
-            *(part[able] for part in self.deadlines),
+            self.levels, self.profile, held, self.optional, k[able], due[able], value[able]
         )
 
     @property

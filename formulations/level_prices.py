@@ -258,7 +258,7 @@ class PricedLevels:
     @cached_property
     def _part(self) -> FloatArray:
         """Part of the work that is done in that time, (S, P, D)."""
-        return self._length / self.table.duration[self._level][:, np.newaxis]
+        return np.asarray(self._length / self.table.duration[self._level][:, np.newaxis])
 
     @cached_property
     def _main(self) -> BoolArray:
@@ -275,4 +275,4 @@ class PricedLevels:
         worth = (self.value / cost[self.k])[np.isfinite(cost[self.k]) & (cost[self.k] > 0)]
         if not len(worth):
             return []
-        return np.unique(np.quantile(worth, (np.arange(UNIFORM) + 0.5) / UNIFORM)).tolist()
+        return list(np.unique(np.quantile(worth, (np.arange(UNIFORM) + 0.5) / UNIFORM)).tolist())
