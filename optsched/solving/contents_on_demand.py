@@ -46,7 +46,8 @@ GUESSES = 3
 KEPT = 0.6
 """Fraction of the time that is reserved for the integer program."""
 PRICED = 0.4
-"""Fraction of the time at which pricing ends, even where the duals prove no bound without the rest."""
+"""Fraction of the time at which pricing ends, even where the duals prove no bound without the rest;
+and the program without contents, whose bound may be the only one."""
 SMOOTHING = (0.8, 0.4, 0.0)
 """Weights of the duals of the best bound; the next weight is tried if pricing finds no new
 column."""
@@ -118,21 +119,21 @@ class _Generation(ColumnLoop[FloatArray]):
         self._last: FloatArray | None = None
         self._prove_alone(alone)
 
-    def _run(self, session: Session) -> Values:
+    def _run(self, session: Session, kept: float = KEPT) -> Values:
         """Run a linear program, without progress: its bound does not hold for contents that are not
         made.
 
-        It ends where the time of the integer program begins.
+        It ends where so much of the time is left, which the integer program needs.
         """
         engine = self._engine
         limits = replace(
-            engine.limits_left(KEPT), on_progress=None, options={}, gap=None, work=None
+            engine.limits_left(kept), on_progress=None, options={}, gap=None, work=None
         )
         return engine.run_within(session, limits)
 
     def _prove_alone(self, alone: LinearArrays) -> None:
-        """The bound of the program without its space."""
-        duals = self._run(self._engine.open(alone, "highs")).y
+        """The bound of the program without its space: there may be no other one."""
+        duals = self._run(self._engine.open(alone, "highs"), PRICED).y
         if duals is not None:
             arrays = self._session.arrays
             y = np.zeros(arrays.shape[0])

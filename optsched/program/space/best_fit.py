@@ -79,29 +79,36 @@ def seated_types(space: Space, types: IntArray) -> tuple[BoolArray, Space]:
 
 
 def _order(space: Space, worth: FloatArray) -> IntArray:
-    """Columns in their turns."""
+    """Columns in their turns; of jobs on one GPU that are worth as much, the smallest come first."""
     C = space.classes
     per_gpu = worth / np.maximum(C.gpus, 1)
-    best = np.full(len(C), -np.inf)
+    best, least = np.full(len(C), -np.inf), np.full(len(C), np.inf)
     np.maximum.at(best, C.class_a, per_gpu)
-    order = np.lexsort((np.arange(C.columns), -worth, C.class_a, -best[C.class_a]))
+    np.minimum.at(least, C.class_a, np.where(C.gpus <= 1, _sizes(space), 0.0))
+    turn = C.class_a
+    order = np.lexsort((np.arange(C.columns), -worth, turn, least[turn], -best[turn]))
     chosen: IntArray = order[worth[order] > 0]
     return chosen
 
 
-def _packing_order(space: Space, turns: Sequence[int]) -> list[int]:
-    """Columns in an order in which more of their jobs fit: those of at most one GPU first, the
-    largest by their parts of the GPUs, CPUs and memory of their pools; then gangs in their turns.
-    """
-    C, types, cluster = space.classes, space.types, space.classes.instance.cluster
+def _sizes(space: Space) -> FloatArray:
+    """What a job of each column takes: its parts of the GPUs, CPUs and memory of its pool, summed."""
+    types, cluster = space.types, space.classes.instance.cluster
     has = np.column_stack([np.diff(cluster.numbering.start), cluster.own_capacity])
     total = np.zeros((len(cluster.pools), has.shape[1]))
     np.add.at(total, cluster.numbering.pool, has)
-    takes = np.column_stack([types.share, types.need[:, : len(PER_NODE)]])
-    of_pool = total[types.pool]
+    per_gpu = np.column_stack([types.share, types.need[:, : len(PER_NODE)]])
+    takes, of_pool = per_gpu * types.gpus[:, np.newaxis], total[types.pool]
     part = np.divide(takes, of_pool, out=np.zeros_like(takes), where=of_pool > 0).sum(axis=1)
-    single = (C.gpus <= 1).tolist()
-    size = np.append(part, 0.0)[types.of_column].tolist()  # type -1 takes nothing
+    size: FloatArray = np.append(part, 0.0)[types.of_column]  # type -1 takes nothing
+    return size
+
+
+def _packing_order(space: Space, turns: Sequence[int]) -> list[int]:
+    """Columns in an order in which more of their jobs fit: those of at most one GPU first, the
+    largest of them first; then gangs in their turns.
+    """
+    single, size = (space.classes.gpus <= 1).tolist(), _sizes(space).tolist()
     return sorted(turns, key=lambda column: -size[column] if single[column] else 1.0)
 
 
