@@ -394,17 +394,18 @@ class Problem:
 
     def occupied_by(self, assignment: Assignment) -> Occupied:
         """The GPUs of an assignment."""
-        R = self.requests.take(np.array(sorted(assignment), np.int64))
-        owner = owners(R.gpus)
+        R = self.requests
+        placed = np.array(sorted(assignment), np.int64)
+        owner = owners(R.gpus[placed])
         return Occupied(
             R.classes.instance,
-            R.job,
-            R.partner,
-            R.profile,
-            R.need,
-            R.group_need,
+            R.job[placed],
+            R.partner[placed],
+            R.profile[placed],
+            R.need[placed],
+            R.group_need[placed],
             self.gpu_numbers(assignment),
-            R.share[owner],
+            R.share[placed[owner]],
             owner,
         )
 

@@ -358,12 +358,14 @@ def _in_turn(
     Isolated time adds up from event to event. If none is counted (``each`` is false), only the last
     measurement of each job matters.
     """
-    found = [
-        [(row, at, done) for row, done in steps.items() if row < jobs] for at, steps in measured
-    ]
-    if not each:
-        found = [list({item[0]: item for items in found for item in items}.values())]
-    for items in found:
+    together: list[Sequence[StepsAt]] = [[event] for event in measured] if each else [measured]
+    for events in together:
+        items = {
+            row: (row, at, done)
+            for at, known in events
+            for row, done in known.items()
+            if row < jobs
+        }.values()
         if items:
             job, time, steps = zip(*items, strict=True)
             yield np.array(job, np.int64), np.array(time), np.array(steps)
