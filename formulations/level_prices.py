@@ -253,7 +253,7 @@ class PricedLevels:
         length[np.broadcast_to((self._level < 0)[:, np.newaxis], length.shape)] = 0.0
         for of_levels, there in zip(self._holds, self._there, strict=True):
             length[(of_levels > 0)[:, np.newaxis] & (there == 0)[:, np.newaxis]] = 0.0
-        return length
+        return np.asarray(length)
 
     @cached_property
     def _part(self) -> FloatArray:
