@@ -304,7 +304,12 @@ class Formulation(ABC, Displayed):
         labels += [] if self.promised is None else [self.promised.astype(np.int64)]
         labels += [] if self.options.parts == 1 else [self._dealt_out(candidates)]
         reads = self.reads.union(*(constraint.reads for constraint in self.constraints))
-        return candidates.classes(reads, [label for label in labels if label is not None])
+        classes = candidates.classes(reads, [label for label in labels if label is not None])
+        if self.integral and self._knows_nodes:
+            from optsched.program.space import with_gpus_that_stay  # few programs know nodes
+
+            return with_gpus_that_stay(classes)
+        return classes
 
     def _dealt_out(self, candidates: Candidates) -> IntArray:
         """Part of each job, shape (jobs,): at random, as many in each part as in another one."""

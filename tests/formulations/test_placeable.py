@@ -84,8 +84,8 @@ def test_nobody_joins_a_job_on_a_node_that_drains() -> None:
     constraints = ["placeable", "uninterrupted"]
     solution = optsched.solve(document, "max-throughput", integral=True, constraints=constraints)
     assert solution.placement is not None
-    assert solution.objective == pytest.approx(1.0)
-    assert solution.placement.gpus == (("old/0",),)
+    assert solution.objective == pytest.approx(3.0)
+    assert solution.placement.gpus == (("old/0",), ("new/0",))
 
 
 def test_the_program_with_its_space_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
