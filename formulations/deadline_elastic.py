@@ -75,12 +75,12 @@ MOST_COLUMNS = 1_000_000
 MOST_AS_IT_IS = 10_000
 """Levels in intervals from which on column generation is the better way."""
 MOST_GENERATED = 40_000
-"""Levels in intervals up to which columns are generated where prices have a bound: of 80,000 they
-improve neither the bound nor the plan in minutes.
+"""Levels in intervals up to which columns are generated where prices have a bound: each pass takes
+seconds beyond, and the passes that a round has time for improve neither the bound nor the plan.
 """
 FEWEST_PRICED, MOST_PRICED = 200, 2000
-"""Jobs of which prices are sought where the first plan does not keep all: prices take half a second
-for 500 jobs."""
+"""Jobs of which prices are sought where the first plan does not keep all: of few jobs all orders
+are tried in less time than prices take."""
 MOST_HELD = 5_000_000
 """Entries of capacity rows beyond which no program is built: building takes seconds, and no solver
 finds a better plan in minutes.

@@ -827,8 +827,8 @@ ORDERS: tuple[Callable[[LevelJob], float], ...] = (
 )
 """Orders in which jobs come."""
 BY_PRICES, WITHOUT_DEAR = (2, 1), (3, 1)
-"""Those of plans by prices: where some jobs cost more than they are worth, and where none does. Of 15
-sets of 200 to 800 jobs these plans kept more than all others in eleven, and as many in four."""
+"""Those of plans by prices: where some jobs cost more than they are worth, and where none does. They
+kept most of several orders that were tried (`docs/studies/times.md`)."""
 
 Dear = Callable[[float], AbstractSet[int] | None]
 """The value that a plan keeps -> numbers of jobs that cost more than they are worth where all time on
