@@ -245,12 +245,15 @@ class PricedLevels:
 
     @cached_property
     def _length(self) -> FloatArray:
-        """Seconds of each piece in which the job may run there, (S, P, D)."""
-        end = np.minimum(self.table.due[self._level], self.due)[:, np.newaxis]
+        """Seconds of each piece in which the job may run there, (S, P, D).
+
+        They are the same for all its levels, as `_earned` takes one level for a whole piece: that
+        some levels end earlier is left out, which keeps the bound valid.
+        """
         begin = self.table.release[self.k]
         first, last = self._edges[:-1, np.newaxis], self._edges[1:, np.newaxis]
-        length = np.clip(np.minimum(end, last) - np.maximum(begin, first), 0.0, None)
-        length[np.broadcast_to((self._level < 0)[:, np.newaxis], length.shape)] = 0.0
+        seconds = np.clip(np.minimum(self.due, last) - np.maximum(begin, first), 0.0, None)
+        length = np.where((self._level >= 0)[:, np.newaxis], seconds, 0.0)
         for of_levels, there in zip(self._holds, self._there, strict=True):
             length[(of_levels > 0)[:, np.newaxis] & (there == 0)[:, np.newaxis]] = 0.0
         return np.asarray(length)

@@ -130,3 +130,21 @@ def test_prices_are_none_where_a_job_that_must_be_kept_cannot_be() -> None:
     assert PricedLevels(profile=nothing, optional=must, **parts).prices(0.0, UNLIMITED) is None
     none = PricedLevels(profile=nothing, optional=~must, **parts).prices(0.0, UNLIMITED)
     assert none is not None and none.kept == 0.0 and none.dear.all()
+
+
+def test_the_bound_holds_where_options_of_a_job_have_different_deadlines(priced: None) -> None:
+    """The fast option may run until 50 and the slow one after it: no level is best all the time."""
+    ways = [(2, 60.0, 50.0), (1, 180.0, 100.0)]
+    options = [
+        {"pool": "v", "gpus": gpus, "duration": seconds, "value": 5.0}
+        | {"attributes": {"deadline": due}}
+        for gpus, seconds, due in ways
+    ]
+    other = {"gpus": 1, "steps": 99.0, "deadline": 100.0, "weight": 0.5, "throughput": {"v": 1.0}}
+    instance = made(
+        cluster={"pools": [{"name": "v", "nodes": 1, "gpus_per_node": 2}]},
+        jobs=[{"id": "a", "options": options}, *({"id": f"j{n}", **other} for n in range(14))],
+    )
+    solution = solve(instance)
+    assert solution.bound is not None
+    assert solution.bound <= 7.0  # declined in the optimum: all but one of the others
