@@ -79,7 +79,9 @@ class Shares(NamedTuple):
         if not len(shared_pools):
             return None
         cluster = classes.instance.cluster
-        capacity = np.asarray(cluster.gpus(classes.instance.now if now is None else now), np.int64)
+        # Now these are the GPUs of the program: jobs that stay may hold more than take new work.
+        there = classes.capacity[: len(cluster.pools)] if now is None else cluster.gpus(now)
+        capacity = np.floor(np.asarray(there) + ROUNDING).astype(np.int64)
         return cls(
             np.where(np.isin(pool, shared_pools) & (gpus > 0), pool, -1),
             gpus,

@@ -88,6 +88,41 @@ def test_nobody_joins_a_job_on_a_node_that_drains() -> None:
     assert solution.placement.gpus == (("old/0",), ("new/0",))
 
 
+def test_a_job_that_stays_where_no_column_continues_it_is_promised_nothing_elsewhere() -> None:
+    pools = [{"name": "a", "nodes": [{"name": "n", "gpus": 1, "state": "drain"}]}]
+    pools.append({"name": "b", "nodes": 1, "gpus_per_node": 1})
+    held = {"running": {"pool": "a", "gpus": ["n/0"]}, "preemptible": False}
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": pools},
+        "jobs": [
+            {"id": "stays", "throughput": {"a": 1.0, "b": 5.0}, **held},
+            {"id": "other", "throughput": {"b": 2.0}},
+        ],
+    }
+    solution = optsched.solve(document, "max-throughput", integral=True, constraints=["placeable"])
+    assert solution.objective == pytest.approx(2.0)
+    assert solution.placement is not None
+    assert solution.placement.gpus == (("b-0/0",),) and not solution.placement.refused
+
+
+def test_shares_that_stay_on_a_node_that_drains_are_packed_there() -> None:
+    nodes = [{"name": "old", "gpus": 1, "state": "drain"}, {"name": "new", "gpus": 1}]
+    held = {"running": {"pool": "p", "gpus": ["old/0"]}, "preemptible": False}
+    way = {"pool": "p", "gpus": 1, "share": 0.6}
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "p", "nodes": nodes}]},
+        "jobs": [
+            {"id": "stays", "options": [way | {"throughput": 1.0}], **held},
+            {"id": "other", "options": [way | {"throughput": 2.0}]},
+        ],
+    }
+    solution = optsched.solve(document, "max-throughput", integral=True, constraints=["placeable"])
+    assert solution.objective == pytest.approx(3.0) and solution.packed is None
+    assert optsched.verify(solution).ok
+
+
 def test_the_program_with_its_space_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
     add_to = Space.add_to

@@ -69,15 +69,14 @@ def _moves_of_staying(C: Classes) -> BoolArray:
     """Mask of the columns that would move a job which stays (`must_stay`), or give it a new partner
     on a node that takes no new work; shape (N,).
 
-    A job that no column continues may have others.
+    A job that no column continues has none: it keeps its GPUs, and no program counts it.
     """
     continued, running = continuing(C), Running.of(C.instance)
     every = must_stay(C.instance, running)
     stays, closed = C.common(every), C.common(every & running.leaves)
     others = sp.csr_matrix(C.member - continued)
     others.eliminate_zeros()
-    held = stays & (np.diff(continued.indptr) > 0)
-    moved: BoolArray = (held * 1.0) @ (others > 0) > 0
+    moved: BoolArray = (stays * 1.0) @ (others > 0) > 0
     some, all_stay = ((mask[C.class_a], mask[C.class_b]) for mask in (closed, stays))
     joined = ~C.alone & (some[0] | some[1]) & ~(all_stay[0] & all_stay[1])
     return moved | joined
