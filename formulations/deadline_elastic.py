@@ -36,7 +36,7 @@ from formulations.level_planner import (
     MOST_PLANNED,
     MOST_REPAIRED,
     ORDERS,
-    Dear,
+    FindOverpriced,
     LevelJob,
     LevelPlan,
     Piece,
@@ -299,12 +299,14 @@ class DeadlineElastic(Formulation):
             return swept._replace(stopped=True)
         timer = timer if swept is None else timer.strict()
         last = program.last_runs(objects)
-        dear = PricedJobs(program, objects, timer)
-        prices = dear if FEWEST_PRICED <= jobs <= MOST_PRICED and program.optional.any() else None
-        found = RulePlan.of(self.plan_by_rule(objects, profile, last, timer, prices))
+        priced = PricedJobs(program, objects, timer)
+        is_priced = FEWEST_PRICED <= jobs <= MOST_PRICED and program.optional.any()
+        found = RulePlan.of(
+            self.plan_by_rule(objects, profile, last, timer, priced if is_priced else None)
+        )
         if swept is not None and found.merit < swept.merit:
             found = swept._replace(stopped=found.stopped)
-        return found._replace(at_most=dear.at_most)
+        return found._replace(at_most=priced.at_most)
 
     @property
     def refutes(self) -> bool:
@@ -317,9 +319,9 @@ class DeadlineElastic(Formulation):
         profile: Profile,
         last: Mapping[int, Run],
         timer: Timer,
-        dear: Dear | None = None,
+        find_overpriced: FindOverpriced | None = None,
     ) -> LevelPlan:
-        """The plan in which jobs come one after the other; ``last`` and ``dear`` as of
+        """The plan in which jobs come one after the other; ``last`` and ``find_overpriced`` as of
         `plan_levels`.
         """
         options, plan = self.options, None
@@ -329,7 +331,9 @@ class DeadlineElastic(Formulation):
             if plan is None and all(job.promised for job in jobs):
                 # A plan of some of them is of no use.
                 return LevelPlan(jobs, profile.copy(), stopped=timer.is_over)
-        plan = plan or plan_levels(jobs, profile, options.program, last, timer, dear=dear)
+        plan = plan or plan_levels(
+            jobs, profile, options.program, last, timer, find_overpriced=find_overpriced
+        )
         if not options.program and (options.admission or options.orders > 1):
             plan.start_early(timer)
         return plan
@@ -337,7 +341,7 @@ class DeadlineElastic(Formulation):
 
 @dataclass
 class PricedJobs:
-    """Which jobs cost more than they are worth at the prices of time on GPUs; a `Dear`.
+    """Which jobs cost more than they are worth at the prices of time on GPUs; a `FindOverpriced`.
 
     Attributes
     ----------
@@ -362,7 +366,7 @@ class PricedJobs:
         return {
             number
             for number, job in enumerate(self.jobs)
-            if prices.dear[of_job[job.job]] and not job.promised
+            if prices.overpriced[of_job[job.job]] and not job.promised
         }
 
 

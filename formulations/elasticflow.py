@@ -14,7 +14,7 @@ from pydantic import Field
 from formulations.deadline_elastic import DeadlineElastic
 from formulations.horizon import ROUNDING, Calendar
 from formulations.level_planner import (
-    Dear,
+    FindOverpriced,
     Level,
     LevelJob,
     LevelPlan,
@@ -96,7 +96,7 @@ class ElasticFlow(DeadlineElastic):
         profile: Profile,
         last: Mapping[int, Run],
         timer: Timer,
-        dear: Dear | None = None,
+        find_overpriced: FindOverpriced | None = None,
     ) -> LevelPlan:
         return plan_shares(jobs, profile, timer)
 

@@ -826,11 +826,11 @@ ORDERS: tuple[Callable[[LevelJob], float], ...] = (
     lambda job: job.slack + COST_BESIDE_SLACK * job.least_cost,
 )
 """Orders in which jobs come."""
-BY_PRICES, WITHOUT_DEAR = (2, 1), (3, 1)
+BY_PRICES, NONE_OVERPRICED = (2, 1), (3, 1)
 """Those of plans by prices: where some jobs cost more than they are worth, and where none does. They
 kept most of several orders that were tried (`docs/studies/times.md`)."""
 
-Dear = Callable[[float], AbstractSet[int] | None]
+FindOverpriced = Callable[[float], AbstractSet[int] | None]
 """The value that a plan keeps -> numbers of jobs that cost more than they are worth where all time on
 GPUs has its price (`formulations.level_prices`); None if there are no prices."""
 
@@ -897,7 +897,7 @@ def _queue(
     jobs: Sequence[LevelJob],
     order: Callable[[LevelJob], float],
     place: Mapping[int, int],
-    dear: AbstractSet[int] = frozenset(),
+    overpriced: AbstractSet[int] = frozenset(),
 ) -> list[int]:
     """Numbers of jobs: those that go on to their end, then those with a place, then by `order`, but
     for those that come last.
@@ -905,7 +905,7 @@ def _queue(
 
     def key(number: int) -> tuple[bool, int, bool, float, int]:
         job, at = jobs[number], place.get(number, len(jobs))
-        return job.goes_on is None, at, number in dear, order(job), number
+        return job.goes_on is None, at, number in overpriced, order(job), number
 
     return sorted(range(len(jobs)), key=key)
 
@@ -917,7 +917,7 @@ def plan_levels(
     last: Mapping[int, Run] = MappingProxyType({}),
     timer: Timer = UNLIMITED,
     only_all: bool = False,
-    dear: Dear | None = None,
+    find_overpriced: FindOverpriced | None = None,
 ) -> LevelPlan:
     """The best of the plans in all orders, of those in which jobs that they left out come first,
     and of those that go on with the last plan; of those that there is time for, the last one as far
@@ -941,8 +941,8 @@ def plan_levels(
     only_all : bool
         Whether a plan is of no use that leaves out jobs which must all be kept: where
         `plan_of_all` finds none that keeps them, none is made.
-    dear : callable or None
-        As of `Dear`. It is asked where the first plan does not keep all jobs. Then those that cost
+    find_overpriced : callable or None
+        It is asked where the first plan does not keep all jobs. Then those that cost
         more than they are worth come last, in two orders, or in one beside the last plan, and no
         other plans are made.
     """
@@ -956,7 +956,7 @@ def plan_levels(
             return LevelPlan(jobs, profile.copy(), stopped=timer.is_over)
     plans: list[LevelPlan] = []
     until = timer if of_all is None else timer.strict()
-    for plan in _plans(jobs, profile, mends, last, until, dear):
+    for plan in _plans(jobs, profile, mends, last, until, find_overpriced):
         plans.append(plan)
         if plan.is_ideal or plan.stopped:
             break
@@ -977,7 +977,7 @@ def _plans(
     mends: bool,
     last: Mapping[int, Run],
     timer: Timer,
-    dear: Dear | None,
+    find_overpriced: FindOverpriced | None,
 ) -> Iterator[LevelPlan]:
     """The plans among which `plan_levels` chooses."""
     repairs = min(MOST_REPAIRS, MOST_REPAIRED // max(len(jobs), 1))
@@ -988,8 +988,8 @@ def _plans(
             plan = _planned(LevelPlan(jobs, profile.copy(), first), order, timer)
             yield plan
             numbers = None
-            if dear is not None and not (plan.loses_nothing or plan.stopped):
-                numbers, dear = dear(plan.merit[1]), None
+            if find_overpriced is not None and not (plan.loses_nothing or plan.stopped):
+                numbers, find_overpriced = find_overpriced(plan.merit[1]), None
             if numbers is not None:
                 yield from _plans_by_prices(jobs, profile, last, timer, numbers)
                 return
@@ -1018,7 +1018,7 @@ def _plans_by_prices(
     profile: Profile,
     last: Mapping[int, Run],
     timer: Timer,
-    dear: AbstractSet[int],
+    overpriced: AbstractSet[int],
 ) -> Iterator[LevelPlan]:
     """Plans when most is free in which some jobs come last, and promised ones first where they
     find no room else; and that which goes on with the last plan.
@@ -1026,13 +1026,13 @@ def _plans_by_prices(
     if last:
         plan = LevelPlan(jobs, profile.copy())
         plan.go_on(last)
-        yield _planned(plan, ORDERS[0], timer, dear)
-    numbers = BY_PRICES if dear else WITHOUT_DEAR
+        yield _planned(plan, ORDERS[0], timer, overpriced)
+    numbers = BY_PRICES if overpriced else NONE_OVERPRICED
     for order in (ORDERS[number] for number in numbers[: 1 if last else None]):
         first: set[int] = set()
         for _ in range(2):
             plan = LevelPlan(jobs, profile.copy(), first, levelled=True)
-            yield _planned(plan, order, timer, dear)
+            yield _planned(plan, order, timer, overpriced)
             first = {n for n, job in enumerate(jobs) if job.promised and n not in plan.runs}
             if not first:
                 break
@@ -1042,7 +1042,7 @@ def _planned(
     plan: LevelPlan,
     order: Callable[[LevelJob], float],
     timer: Timer,
-    dear: AbstractSet[int] = frozenset(),
+    overpriced: AbstractSet[int] = frozenset(),
 ) -> LevelPlan:
     """The plan with all jobs that find room, in an order; of those that can be stopped, with as
     many as there is time for.
@@ -1051,7 +1051,7 @@ def _planned(
     if plan.stopped:  # not even for their order
         queue = [number for number, job in enumerate(plan.jobs) if job.goes_on is not None]
     else:
-        queue = _queue(plan.jobs, order, dict.fromkeys(plan.first, 0), dear)
+        queue = _queue(plan.jobs, order, dict.fromkeys(plan.first, 0), overpriced)
     for number in [number for number in queue if number not in plan.runs]:
         if timer.is_over and plan.jobs[number].goes_on is None:
             plan.stopped = True

@@ -51,15 +51,15 @@ class LevelPrices(NamedTuple):
     ----------
     kept : float
         No plan keeps jobs of more value.
-    dear : BoolArray, shape (K,)
+    overpriced : BoolArray, shape (K,)
         Classes whose job costs more at the prices than it is worth.
     """
 
     kept: float
-    dear: BoolArray
+    overpriced: BoolArray
 
 
-class _Relaxed(NamedTuple):
+class _CheapestSchedules(NamedTuple):
     """The cheapest schedules at some prices.
 
     Attributes
@@ -130,8 +130,8 @@ class PricedLevels:
         return LevelPrices(found.kept, gain <= 0)
 
     def _raised(
-        self, best: FloatArray, found: _Relaxed, known: float, timer: Timer
-    ) -> tuple[FloatArray, _Relaxed]:
+        self, best: FloatArray, found: _CheapestSchedules, known: float, timer: Timer
+    ) -> tuple[FloatArray, _CheapestSchedules]:
         """Better prices by steps along subgradients."""
         price, at, way, length, failures = best, found, found.excess, 0.5, 0
         for _ in range(STEPS):
@@ -148,7 +148,7 @@ class PricedLevels:
             way = at.excess + KEPT_DIRECTION * way
         return best, found
 
-    def _relaxed(self, price: FloatArray) -> _Relaxed:
+    def _relaxed(self, price: FloatArray) -> _CheapestSchedules:
         """The cheapest schedules where all that there is in a piece costs ``price``, (R, P)."""
         there = np.where(self._there > 0, self._there, 1.0)
         cost = np.zeros(self._length.shape)
@@ -170,7 +170,7 @@ class PricedLevels:
                 row += (np.take_along_axis(of_levels, level, 0) * seconds).sum(axis=1)
         excess = np.where(self._there > 0, used / there - 1.0, 0.0)
         # Prices are paid for all that there is.
-        return _Relaxed(float(gain[pays].sum() + price.sum()), gain, excess)
+        return _CheapestSchedules(float(gain[pays].sum() + price.sum()), gain, excess)
 
     def _cheapest(self, cost: FloatArray) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
         """At least what the work of each deadline costs, inf where it cannot be done, (D,).

@@ -273,7 +273,8 @@ class Formulation(ABC, Displayed):
 
         Whole jobs of one class may get different allocations, so a side constraint on each of them
         cannot be written for their sum. An integral program with side constraints therefore has a
-        class for each job.
+        class for each job. One that knows nodes also has the capacity of GPUs that jobs keep on nodes
+        that take no new work.
 
         Parameters
         ----------

@@ -82,7 +82,8 @@ class SimulationRun:
             raise UsageError(
                 f"job {self.instance.jobs_table.names[job]} takes {number(rounds[job])} rounds of "
                 f"{self.instance.round:g} s even at its highest rate, and most_rounds is {most:,}: "
-                "simulate up to a time (until), in longer rounds (round), or, with a formulation, in mode fluid"
+                "simulate up to a time (until), in longer rounds (round), or, with a formulation, "
+                "in mode fluid"
             )
 
     def _note_end(self, now: float) -> None:

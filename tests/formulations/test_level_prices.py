@@ -1,4 +1,4 @@
-"""Prices of time on GPUs: a bound on what plans of levels keep, and plans in which dear jobs come last."""
+"""Prices of time on GPUs: a bound on what plans of levels keep, and plans in which overpriced jobs come last."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_prices_are_none_where_a_job_that_must_be_kept_cannot_be() -> None:
     must = np.zeros(len(levels.optional), bool)
     assert PricedLevels(profile=nothing, optional=must, **parts).prices(0.0, UNLIMITED) is None
     none = PricedLevels(profile=nothing, optional=~must, **parts).prices(0.0, UNLIMITED)
-    assert none is not None and none.kept == 0.0 and none.dear.all()
+    assert none is not None and none.kept == 0.0 and none.overpriced.all()
 
 
 def test_the_bound_holds_where_options_of_a_job_have_different_deadlines(priced: None) -> None:

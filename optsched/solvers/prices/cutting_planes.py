@@ -80,7 +80,10 @@ class CuttingPlanes(ABC):
         return (self.bound - self.value) / abs(self.value) if self.value else np.inf
 
     def should_stop(self) -> bool:
-        """Whether the gap is closed or a limit is reached. Each call counts as a pass, and reports progress."""
+        """Whether the gap is closed or a limit is reached.
+
+        Each call counts as a pass, and reports progress.
+        """
         if self.gap <= self.wanted:
             return True
         return self.watch is not None and self.watch(self.value, self.bound)
