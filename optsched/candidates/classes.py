@@ -539,9 +539,15 @@ class Classes(DisplayedTable):
 
     def with_capacity(self, capacity: FloatArray) -> Classes:
         """The same classes with other capacities, shape (R,)."""
+        resources = replace(self.resources, capacity=np.asarray(capacity, np.float64))
+        return replace(self, candidates=replace(self.candidates, resources=resources))
+
+    def with_resources(self, resources: Resources, holds: Usage) -> Classes:
+        """The same classes with other resources, the first of which are those that they had."""
         candidates = self.candidates
-        resources = replace(candidates.resources, capacity=np.asarray(capacity, np.float64))
-        return replace(self, candidates=replace(candidates, resources=resources))
+        of_kinds = candidates.holds.with_more(len(resources) - len(candidates.resources))
+        candidates = replace(candidates, resources=resources, holds=of_kinds)
+        return replace(self, candidates=candidates, holds=holds)
 
     def some(self, classes: IntArray, columns: IntArray, fraction: float) -> Classes:
         """Some of the classes with some of their columns, and a fraction of every capacity.

@@ -7,12 +7,16 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, group_rows, mask_of
 from optsched.candidates.classes import Candidates, Classes
+from optsched.candidates.resources import Resources
+from optsched.candidates.usage import Usage
 from optsched.instance import Instance
-from optsched.instance.staying import Running
+from optsched.instance.cluster import PER_NODE
+from optsched.instance.staying import Running, must_stay
 
 ANY_SPAN = np.iinfo(np.int64).max
 """Nodes of a column on which a job cannot run where it is."""
 ELSEWHERE = -1
+_OF_NODES = tuple(f".{name}" for name in PER_NODE)
 UNKNOWN_END = "it runs in no configuration of its own, so that its end is not known"
 
 
@@ -90,3 +94,62 @@ def continuing(C: Classes) -> sp.csr_matrix:
     np.minimum.at(least, k[stays], span[stays])
     stays &= span == least[k]
     return sp.csr_matrix((member.data[stays], (k[stays], c[stays])), shape=member.shape)
+
+
+def with_gpus_that_stay(C: Classes) -> Classes:
+    """The classes with a resource ``<pool>.staying``: GPUs of jobs that stay (`must_stay`) on nodes
+    that take no new work.
+
+    Capacities of pools do not include these nodes. A column in which such jobs continue holds the
+    GPUs there of this resource, and no GPUs, CPUs or memory of the pool for them. So others are
+    promised all that takes new work, and nothing else. The jobs of a class agree in `places_of` and
+    `staying_on_closed`.
+    """
+    on_closed = C.common(staying_on_closed(C.instance))
+    continued = sp.diags_array((on_closed > 0) * 1.0) @ continuing(C)
+    # A pair with another job needs new GPUs.
+    all_stay = np.asarray(continued.sum(axis=0) == C.member.sum(axis=0)).ravel()
+    column = np.flatnonzero(all_stay & (C.pool >= 0) & (C.gpus > 0))
+    if not len(column):
+        return C
+    closed = np.zeros(C.columns)
+    closed[column] = on_closed[C.class_a[column]] / C.gpus[column]
+    pools, found = C.instance.cluster.pools, C.resources
+    on_nodes = {pool.name + suffix for pool in pools for suffix in ("", *_OF_NODES)}
+    usage = C.usage.tocoo()
+    there = np.array([name in on_nodes for name in found.names])[usage.row] * closed[usage.col]
+    gpus = usage.row < len(pools)
+    own = sp.csr_matrix(
+        ((usage.data * there)[gpus], (usage.row[gpus], usage.col[gpus])), (len(pools), C.columns)
+    )
+    left = sp.csr_matrix((usage.data * (1 - there), (usage.row, usage.col)), usage.shape)
+    rows = np.unique(C.pool[column])
+    resources = Resources(
+        (*found.names, *(f"{pools[row].name}.staying" for row in rows.tolist())),
+        np.append(found.capacity, _held_on_closed(C.instance)[rows]),
+        np.append(found.renewable, np.ones(len(rows), bool)),
+        np.append(found.pool, np.full(len(rows), -1)),
+    )
+    return C.with_resources(resources, Usage.of(sp.csr_matrix(sp.vstack([left, own[rows]]))))
+
+
+def staying_on_closed(instance: Instance) -> IntArray:
+    """GPUs that each job that stays holds on nodes that take no new work, shape (jobs,)."""
+    places, closed = instance.jobs_table.places, _on_closed(instance)
+    return np.bincount(places.job[places.owner[closed]], minlength=len(instance.jobs_table))
+
+
+def _held_on_closed(instance: Instance) -> IntArray:
+    """Different GPUs that such jobs hold there, shape (pools,)."""
+    places, numbering = instance.jobs_table.places, instance.cluster.numbering
+    gpu = np.unique(places.numbers(numbering)[_on_closed(instance)])
+    pool = numbering.pool[numbering.node_of(gpu)]
+    return np.bincount(pool, minlength=len(instance.cluster.pools))
+
+
+def _on_closed(instance: Instance) -> BoolArray:
+    """Mask of the GPUs in `places` that such jobs hold there."""
+    places, numbering = instance.jobs_table.places, instance.cluster.numbering
+    node = numbering.node_of(places.numbers(numbering))
+    stays = must_stay(instance)[places.job[places.owner]]
+    return stays & ~instance.cluster.usable(instance.now)[node]

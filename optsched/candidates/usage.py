@@ -73,6 +73,13 @@ class Usage(Displayed):
             self.resources, ByWay(self.by_way.way[columns], self.by_way.row, self.by_way.amount)
         )
 
+    def with_more(self, resources: int) -> Usage:
+        """The same with this many resources more, of which the columns use nothing."""
+        if self.given is None:
+            return Usage(self.resources + resources, self.by_way)
+        none = sp.csr_matrix((resources, self.given.shape[1]))
+        return Usage.of(sp.csr_matrix(sp.vstack([self.given, none])))
+
     def total(self, x: FloatArray) -> FloatArray:
         """Total use of the allocation x, shape (R,)."""
         if self.by_way is None:

@@ -15,6 +15,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.arrays.values import replace
 from optsched.candidates import Candidates, Classes
 from optsched.candidates.classes import KNOWN
+from optsched.candidates.going_on import places_of, staying_on_closed, with_gpus_that_stay
 from optsched.display import Displayed
 from optsched.errors import InvalidArgument, UsageError
 from optsched.formulation.options import FormulationOptions
@@ -305,12 +306,12 @@ class Formulation(ABC, Displayed):
         labels += [] if self.promised is None else [self.promised.astype(np.int64)]
         labels += [] if self.options.parts == 1 else [self._dealt_out(candidates)]
         reads = self.reads.union(*(constraint.reads for constraint in self.constraints))
+        on_closed = staying_on_closed(candidates.instance)
+        if not (self.takes_rows and on_closed.any()):
+            return candidates.classes(reads, [label for label in labels if label is not None])
+        labels += [on_closed, places_of(candidates.instance, on_closed > 0)]
         classes = candidates.classes(reads, [label for label in labels if label is not None])
-        if self.integral and self._knows_nodes:
-            from optsched.program.space import with_gpus_that_stay  # few programs know nodes
-
-            return with_gpus_that_stay(classes)
-        return classes
+        return with_gpus_that_stay(classes)
 
     def _dealt_out(self, candidates: Candidates) -> IntArray:
         """Part of each job, shape (jobs,): at random, as many in each part as in another one."""

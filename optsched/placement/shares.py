@@ -72,16 +72,18 @@ class Shares(NamedTuple):
         """Shares that columns use at a time (default: the instance's ``now``); None if all use
         whole GPUs.
         """
-        gpus = classes.gpus[column]
         pool = classes.pool[column]
         share = classes.configurations.share[classes.configuration[column]]
+        gpus = classes.gpus[column]
         shared_pools = np.unique(pool[(share < 1.0) & (gpus > 0) & (pool >= 0)])
         if not len(shared_pools):
             return None
+        # Jobs that stay on nodes that take no new work need none of the GPUs that do.
+        held = np.flatnonzero(pool >= 0)
+        counted = np.asarray(classes.usage[pool[held], column[held]]).ravel()
+        gpus[held] = np.rint(counted / share[held])
         cluster = classes.instance.cluster
-        # Now these are the GPUs of the program: jobs that stay may hold more than take new work.
-        there = classes.capacity[: len(cluster.pools)] if now is None else cluster.gpus(now)
-        capacity = np.floor(np.asarray(there) + ROUNDING).astype(np.int64)
+        capacity = np.asarray(cluster.gpus(classes.instance.now if now is None else now), np.int64)
         return cls(
             np.where(np.isin(pool, shared_pools) & (gpus > 0), pool, -1),
             gpus,

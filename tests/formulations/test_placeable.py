@@ -106,7 +106,11 @@ def test_a_job_that_stays_where_no_column_continues_it_is_promised_nothing_elsew
     assert solution.placement.gpus == (("b-0/0",),) and not solution.placement.refused
 
 
-def test_shares_that_stay_on_a_node_that_drains_are_packed_there() -> None:
+@pytest.mark.parametrize("integral", [False, True])
+@pytest.mark.parametrize("constraints", [[], ["placeable"], ["placeable", "uninterrupted"]])
+def test_shares_that_stay_on_a_node_that_drains_need_none_of_the_gpus_that_take_work(
+    integral: bool, constraints: list[str]
+) -> None:
     nodes = [{"name": "old", "gpus": 1, "state": "drain"}, {"name": "new", "gpus": 1}]
     held = {"running": {"pool": "p", "gpus": ["old/0"]}, "preemptible": False}
     way = {"pool": "p", "gpus": 1, "share": 0.6}
@@ -118,9 +122,43 @@ def test_shares_that_stay_on_a_node_that_drains_are_packed_there() -> None:
             {"id": "other", "options": [way | {"throughput": 2.0}]},
         ],
     }
-    solution = optsched.solve(document, "max-throughput", integral=True, constraints=["placeable"])
+    solution = optsched.solve(
+        document, "max-throughput", integral=integral, constraints=constraints
+    )
     assert solution.objective == pytest.approx(3.0) and solution.packed is None
     assert optsched.verify(solution).ok
+
+
+@pytest.mark.parametrize("integral", [False, True])
+@pytest.mark.parametrize(
+    ("constraints", "expected"), [([], 6.0), (["uninterrupted"], 4.1), (["placeable"], 4.1)]
+)
+def test_nobody_else_is_promised_gpus_that_stay_on_a_node_that_drains(
+    integral: bool, constraints: list[str], expected: float
+) -> None:
+    """A job that holds a GPU there and one elsewhere leaves to others two of the three that take
+    work, and all of them where a program stops it.
+    """
+    nodes = [
+        {"name": "old", "gpus": 2, "cpus": 8, "state": "drain"},
+        {"name": "new", "gpus": 2, "cpus": 4},
+        {"name": "small", "gpus": 1, "cpus": 2},
+    ]
+    held = {"running": {"pool": "p", "gpus": ["old/0", "new/0"]}, "preemptible": False}
+    wide = {"pool": "p", "gpus": 2, "nodes": 2, "throughput": 0.1, "uses": {"cpu": 4}}
+    one = {"pool": "p", "gpus": 1, "throughput": 2.0, "uses": {"cpu": 2}}
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "p", "nodes": nodes}]},
+        "jobs": [
+            {"id": "stays", "options": [wide], **held},
+            *({"id": f"j{number}", "options": [one]} for number in range(4)),
+        ],
+    }
+    solution = optsched.solve(
+        document, "max-throughput", integral=integral, constraints=constraints
+    )
+    assert solution.objective == pytest.approx(expected)
 
 
 def test_the_program_with_its_space_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:

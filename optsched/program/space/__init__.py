@@ -12,7 +12,7 @@ from optsched.program.space.cells import (
 )
 from optsched.program.space.contents import WHOLE_GPU, GangPart, GpuRoom, gpus_of_pieces
 from optsched.program.space.dealing import NOT_SHARED, Seat, cells_of, deal, finds_nodes
-from optsched.program.space.gangs import GangTypes, NodeClasses, Staying, with_gpus_that_stay
+from optsched.program.space.gangs import GangTypes, NodeClasses, Staying
 from optsched.program.space.rows import PLACEABLE, capacity_rows
 from optsched.program.space.seats import GangSeats, Space
 
@@ -42,5 +42,4 @@ __all__ = [
     "owner_of_columns",
     "refuse_incompatible_cells",
     "seated_types",
-    "with_gpus_that_stay",
 ]

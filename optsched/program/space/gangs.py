@@ -332,28 +332,6 @@ def _taken(instance: Instance, apart: Sequence[BoolArray]) -> BoolArray:
     return taken
 
 
-def with_gpus_that_stay(C: Classes) -> Classes:
-    """The classes with the capacities of usable nodes and of what jobs that stay hold on nodes
-    that take no new work: nobody else can have it, and these jobs run on it.
-    """
-    instance = C.instance
-    staying = Staying.of(instance)
-    closed = ~instance.cluster.usable(instance.now)
-    if not staying.held[closed].any():
-        return C
-    numbering, names = instance.cluster.numbering, C.resources.names
-    there = numbering.pool[closed]
-    pools = len(instance.cluster.pools)
-    capacity = C.capacity.copy()
-    capacity[:pools] += np.bincount(there, staying.held[closed], pools)
-    for place, name in enumerate(PER_NODE):
-        used = np.bincount(there, staying.used[closed, place], pools)
-        for pool, some in zip(instance.cluster.pools, used.tolist(), strict=True):
-            if (row := f"{pool.name}.{name}") in names:
-                capacity[names.index(row)] += some
-    return C.with_capacity(capacity)
-
-
 class Staying(NamedTuple):
     """What jobs that keep their GPUs (`must_stay`) hold.
 

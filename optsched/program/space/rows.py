@@ -29,6 +29,7 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
     of s or more, and a gang or part of g counts as floor(g / s) of them (a dual feasible function).
     With N_t(x) the sum of x over the columns of type t:
 
+        sum_t g_t share_t N_t(x)              <=  sum over GPUs of left                beside jobs that stay
         sum_t g_t floor(share_t / s) N_t(x)   <=  sum over GPUs of floor(left / s)           shares s
         sum_t g_t u_s(share_t) N_t(x)         <=  sum over GPUs of u_s(left)                 shares s <= 1/2
         sum_t pieces_t(s) N_t(x)              <=  sum over nodes of floor(GPUs / s)          sizes s
@@ -88,6 +89,7 @@ def _rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> Iterator[Row]:
         types = np.flatnonzero(gangs.pool == pool)
         here = np.flatnonzero(nodes.pool == pool)
         for row in (
+            *_of_gpus(C, gangs, nodes, types, here),
             *_of_shares(gangs, nodes, types, here),
             *_of_slices(gangs, nodes, types, here, pool),
             *_of_sizes(gangs, nodes, types, here),
@@ -104,6 +106,16 @@ def _row(
     every = np.zeros(len(gangs))
     every[types] = each
     return every, float(limit), words
+
+
+def _of_gpus(
+    C: Classes, gangs: GangTypes, nodes: NodeClasses, types: IntArray, here: IntArray
+) -> Iterator[Row]:
+    """All that jobs that stay leave; without them, the capacity of the pool says the same."""
+    left = float(nodes.room[here] @ nodes.count[here])
+    if left < C.capacity[gangs.pool[types[0]]] - ROUNDING:
+        words = f"running jobs that cannot be preempted leave {left:g} GPUs"
+        yield _row(gangs, types, gangs.gpus[types] * gangs.share[types], left, words)
 
 
 def _of_shares(
