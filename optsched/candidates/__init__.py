@@ -13,8 +13,8 @@ from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources
 from optsched.candidates.room import gpus_allowed
+from optsched.candidates.row_uses import RowUses
 from optsched.candidates.usage import Usage
-from optsched.candidates.uses import Uses
 from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:  # few instances have slices of GPUs
@@ -30,9 +30,9 @@ __all__ = [
     "KindColumns",
     "Kinds",
     "Resources",
+    "RowUses",
     "Slices",
     "Usage",
-    "Uses",
     "classes_apart",
     "column_alone",
     "column_needs",

@@ -48,8 +48,8 @@ from optsched.candidates.columns import Drop, KindColumns, WayColumns, is_kept
 from optsched.candidates.kinds import Absence, Kinds, is_present
 from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources, resource_rows
+from optsched.candidates.row_uses import RowUses
 from optsched.candidates.usage import Usage
-from optsched.candidates.uses import Uses
 from optsched.display import Displayed, DisplayedTable, TableColumns, count
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
@@ -662,9 +662,9 @@ class Classes(DisplayedTable):
         return need
 
     @cached_property
-    def uses(self) -> Uses:
+    def uses(self) -> RowUses:
         """Shares of all renewable resources that each column holds."""
-        return Uses.of_columns(self.holds, self.resources)
+        return RowUses.of_columns(self.holds, self.resources)
 
     @cached_property
     def configuration_labels(self) -> IntArray:

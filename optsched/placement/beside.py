@@ -2,7 +2,7 @@
 
 1. `place_beside` gives free GPUs to rows that start; all other rows stay where they are. It solves
    no program and computes no bound, because a round must be short.
-2. `Occupants.make_room` makes room for one row at a time: other rows move to other GPUs, or stop.
+2. `Occupants.clear_for` makes room for one row at a time: other rows move to other GPUs, or stop.
    All rows that need one node share one state of free GPUs (`optsched.placement.one_node`). For a
    row that spans nodes, shares GPUs, needs a resource that several nodes share, or has
    anti-affinity, `Clearing` chooses the rows that must leave.
@@ -367,7 +367,7 @@ class Occupants:
     wanted: IntArray
     cells: BoundCells | None = None
 
-    def make_room(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
+    def clear_for(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
         """Make room for a row and return the changes; None, without any change, if it is
         impossible.
 
@@ -384,7 +384,7 @@ class Occupants:
         """
         if self.cells is not None:
             same = self._of_owner(row, self.cells)
-            return same.make_room(row, victims[same.movable[victims]], most)
+            return same.clear_for(row, victims[same.movable[victims]], most)
         one_node = self._one_node
         change = one_node.clear_node_for(row, victims, most) if row in one_node else None
         if change is None and not (row in one_node and self._knows_all(row)):

@@ -604,7 +604,7 @@ def place_by_pushing(state: FreeRoom, request: int, span: int) -> bool:
     most = problem.at_most(request)
     group = problem.group_of(request)
     if group is None:
-        return _make_room(state, request, free, most, nodes)
+        return _push_smaller(state, request, free, most, nodes)
     # In groups with many free GPUs few requests have to be pushed. A group may need more nodes than
     # the request needs in the whole pool.
     total = np.bincount(group, np.minimum(free, most))
@@ -614,12 +614,12 @@ def place_by_pushing(state: FreeRoom, request: int, span: int) -> bool:
             break
         reach = np.cumsum(np.sort(inside)[::-1])
         fewest = int(reach.searchsorted(gpus)) + 1
-        if fewest <= span and _make_room(state, request, free, inside, max(nodes, fewest)):
+        if fewest <= span and _push_smaller(state, request, free, inside, max(nodes, fewest)):
             return True
     return False
 
 
-def _make_room(state: FreeRoom, request: int, free: IntArray, most: IntArray, nodes: int) -> bool:
+def _push_smaller(state: FreeRoom, request: int, free: IntArray, most: IntArray, nodes: int) -> bool:
     """Place a request on ``nodes`` nodes, each of which can give it at most ``most`` GPUs, by
     pushing smaller requests away.
     """
@@ -734,7 +734,7 @@ def tighten(state: FreeRoom) -> None:
 # --- why a request was refused ----------------------------------------------------------------
 
 
-class Refused(NamedTuple):
+class NotPlaced(NamedTuple):
     """A request that was not placed: its number, the reason, and whether its pool has enough free
     GPUs, but not where the request needs them.
     """
@@ -744,7 +744,7 @@ class Refused(NamedTuple):
     scattered: bool
 
 
-def why_refused(problem: Problem, assignment: Assignment) -> Iterator[Refused]:
+def why_refused(problem: Problem, assignment: Assignment) -> Iterator[NotPlaced]:
     """Requests that were not placed, each with the reason."""
     if len(assignment) == len(problem):
         return
@@ -760,7 +760,7 @@ def why_refused(problem: Problem, assignment: Assignment) -> Iterator[Refused]:
         if key not in known:
             known[key] = _why(state, request), _scattered(state, request)
         words, scattered = known[key]
-        yield Refused(request, name + words, scattered)
+        yield NotPlaced(request, name + words, scattered)
 
 
 def _scattered(state: FreeRoom, request: int) -> bool:

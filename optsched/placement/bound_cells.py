@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, quotient, ranges
 from optsched.arrays.values import cached_property
-from optsched.candidates import NO_SLICE, Classes, Uses
+from optsched.candidates import NO_SLICE, Classes, RowUses
 from optsched.display import count
 from optsched.errors import UsageError
 from optsched.instance import Instance
@@ -139,7 +139,7 @@ class BoundCells:
         piles = (len(self.tenants) + 1) * len(cluster.pools)
         return np.bincount(self._pile, np.where(works, amount, 0.0), piles).astype(np.float64)
 
-    def uses(self, classes: Classes) -> Uses:
+    def uses(self, classes: Classes) -> RowUses:
         """Share of the GPUs of each owner and pool that each column uses."""
         owner = self.owner_of_columns(classes)
         column = np.flatnonzero((classes.pool >= 0) & (classes.gpus > 0))
@@ -149,7 +149,7 @@ class BoundCells:
         part = quotient(classes.gpus[column] * share, self._gpus[pile], NEVER)
         part = np.where(owner[column] < 0, NEVER, np.minimum(part, NEVER))
         shape = (len(self._gpus), classes.columns)
-        return Uses.of(sp.csc_matrix((part, (pile, column)), shape=shape))
+        return RowUses.of(sp.csc_matrix((part, (pile, column)), shape=shape))
 
     def free(self, occupied: Occupied) -> FloatArray:
         """Share of the GPUs of each owner and pool that occupied GPUs leave free."""

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, pointers, stable_order
 from optsched.arrays.values import cached_property, replace
-from optsched.candidates import Classes, JobRows, Uses
+from optsched.candidates import Classes, JobRows, RowUses
 from optsched.placement.node_room import NodeRoom
 from optsched.placement.shares import FULL, Shares
 
@@ -35,7 +35,7 @@ class Instant:
         Jobs of each row; partner -1 for a job alone.
     fraction : FloatArray, shape (A,)
         Fraction of the time that each row gets.
-    uses : Uses, A rows of R resources
+    uses : RowUses, A rows of R resources
         Share of the capacity of each resource that a row uses, for resources that can bind; above 1
         for a row that can never run. Necessary conditions for a packing of the shares count as
         further resources.
@@ -48,7 +48,7 @@ class Instant:
     job: IntArray
     partner: IntArray
     fraction: FloatArray
-    uses: Uses
+    uses: RowUses
     shares: Shares | None = None
     nodes: NodeRoom | None = None
 
@@ -83,7 +83,7 @@ class Instant:
             rows.job,
             rows.partner,
             rows.fraction,
-            Uses.of(usage[_can_bind(rows.job, usage)]),
+            RowUses.of(usage[_can_bind(rows.job, usage)]),
             shares,
             nodes,
         )
@@ -339,7 +339,7 @@ def _kept(
     resource: IntArray,
     share: FloatArray,
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """The rows of a mask with their uses, renumbered; faster than `Uses.take`, which allows any
+    """The rows of a mask with their uses, renumbered; faster than `RowUses.take`, which allows any
     order.
     """
     entries = mask[row]

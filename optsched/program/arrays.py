@@ -19,13 +19,13 @@ from optsched.arrays import (
 from optsched.arrays.values import cached_property, replace
 from optsched.display import Displayed, count
 from optsched.errors import UsageError
-from optsched.program.parts import (
+from optsched.program.chunks import (
     Both,
-    ColumnPart,
+    ColumnChunk,
     PairedSlices,
-    RowPart,
-    parts_of,
-    rows_of,
+    RowChunk,
+    column_chunks_of,
+    row_chunks_of,
     unit_changes,
 )
 
@@ -123,8 +123,8 @@ class LinearArrays(Displayed):
         """Size of each row: its largest finite side, or the largest change that one unit (or the
         whole range) of one of its columns makes.
         """
-        unit = unit_changes(self.column_parts(), self.shape[1])
-        return row_sizes(self.row_parts(), self.largest_in_rows(unit))
+        unit = unit_changes(self.column_chunks(), self.shape[1])
+        return row_sizes(self.row_chunks(), self.largest_in_rows(unit))
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
         """Largest entry of each row,
@@ -164,17 +164,17 @@ class LinearArrays(Displayed):
         total = np.bincount(self.column, entries, self.shape[1])
         return total.astype(np.float64, copy=False)
 
-    def column_parts(self) -> Sequence[ColumnPart]:
+    def column_chunks(self) -> Sequence[ColumnChunk]:
         """All columns, block by block."""
-        return self._column_parts
+        return self._column_chunks
 
     @cached_property
-    def _column_parts(self) -> Sequence[ColumnPart]:
-        return list(parts_of(self))
+    def _column_chunks(self) -> Sequence[ColumnChunk]:
+        return list(column_chunks_of(self))
 
-    def row_parts(self) -> Iterator[RowPart]:
+    def row_chunks(self) -> Iterator[RowChunk]:
         """All rows, block by block."""
-        return rows_of(self.row_lower, self.row_upper)
+        return row_chunks_of(self.row_lower, self.row_upper)
 
     @cached_property
     def is_integer(self) -> bool:
@@ -201,18 +201,18 @@ class LinearArrays(Displayed):
         raise IndexError(row)
 
 
-def row_sizes(rows: Iterable[RowPart], largest: FloatArray) -> FloatArray:
+def row_sizes(rows: Iterable[RowChunk], largest: FloatArray) -> FloatArray:
     """Size of each row: its largest finite side, or the largest change that one unit of a column
     makes (``largest``, which is overwritten).
     """
-    for part in rows:
-        for side in (part.lower, part.upper):
+    for chunk in rows:
+        for side in (chunk.lower, chunk.upper):
             if is_constant(side) and (np.isinf(side[:1]) | (side[:1] == 0.0)).all():
                 continue
             np.maximum(
-                largest[part.at],
+                largest[chunk.at],
                 np.where(np.isfinite(side), np.abs(side), 0.0),
-                out=largest[part.at],
+                out=largest[chunk.at],
             )
     return largest
 

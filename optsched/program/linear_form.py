@@ -14,17 +14,17 @@ from optsched.arrays import BoolArray, FloatArray, blocks, constant, is_range, w
 from optsched.arrays.matrices import largest_of_rows
 from optsched.arrays.values import cached_property
 from optsched.program.arrays import Block, row_sizes
-from optsched.program.feasible_region import FeasibleRegion
-from optsched.program.parts import (
+from optsched.program.chunks import (
     Both,
     ColumnBounds,
-    ColumnPart,
+    ColumnChunk,
     ColumnSlices,
     PairedSlices,
-    RowPart,
-    rows_of,
+    RowChunk,
+    row_chunks_of,
     unit_changes,
 )
+from optsched.program.feasible_region import FeasibleRegion
 
 if TYPE_CHECKING:  # a solver in another process loads no candidates
     from optsched.candidates import Classes
@@ -79,17 +79,17 @@ class TransposeProduct:
             levels = None
         return cls(classes, time, each, False, levels, slope, behind)
 
-    def __getitem__(self, part: slice) -> FloatArray:
-        held, reached, behind = self.parts_of(part)
+    def __getitem__(self, chunk: slice) -> FloatArray:
+        held, reached, behind = self.parts_of(chunk)
         total = held if reached is None else held + reached
         return total if behind is None else np.concatenate([total, behind])
 
-    def parts_of(self, part: slice) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
+    def parts_of(self, chunk: slice) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
         """The products of time and capacity with a slice of x, of the levels with it, and those of
         the columns that follow x.
         """
         C = self.classes
-        start, stop, _ = part.indices(C.columns + len(self.behind))
+        start, stop, _ = chunk.indices(C.columns + len(self.behind))
         of_x = slice(start, min(stop, C.columns))
         owner = C.class_a[of_x]
         held = self.time[owner]
@@ -113,8 +113,8 @@ class OneSignProduct:
 
     product: TransposeProduct
 
-    def __getitem__(self, part: slice) -> tuple[FloatArray, FloatArray]:
-        held, reached, behind = self.product.parts_of(part)
+    def __getitem__(self, chunk: slice) -> tuple[FloatArray, FloatArray]:
+        held, reached, behind = self.product.parts_of(chunk)
         assert reached is not None
         if behind is None:
             return held + reached, held - reached
@@ -149,12 +149,12 @@ class LinearForm(ColumnBounds, Protocol):
     def is_integer(self) -> bool:
         """Whether any column must be integer."""
 
-    def column_parts(self) -> Iterable[ColumnPart]:
+    def column_chunks(self) -> Iterable[ColumnChunk]:
         """All columns in order, block by block,
         so that constant arrays are never written out in full.
         """
 
-    def row_parts(self) -> Iterator[RowPart]:
+    def row_chunks(self) -> Iterator[RowChunk]:
         """All rows, in the same way."""
 
     @property
@@ -282,15 +282,15 @@ class AllocationForm:
     def integer(self) -> BoolArray:
         return constant(False, self.shape[1], np.bool_)
 
-    def column_parts(self) -> Iterator[ColumnPart]:
+    def column_chunks(self) -> Iterator[ColumnChunk]:
         """All columns, block by block."""
-        yield from self._parts_of_x()
-        yield from self._parts_of_levels()
+        yield from self._chunks_of_x()
+        yield from self._chunks_of_levels()
 
-    def _parts_of_x(self) -> Iterator[ColumnPart]:
+    def _chunks_of_x(self) -> Iterator[ColumnChunk]:
         return _from_zero(0, self.region.limit, self._column_cost)
 
-    def _parts_of_levels(self) -> Iterator[ColumnPart]:
+    def _chunks_of_levels(self) -> Iterator[ColumnChunk]:
         if self._has_levels:
             yield from _from_zero(self.region.classes.columns, self._highest, self.level_price)
 
@@ -321,10 +321,10 @@ class AllocationForm:
         if self._has_levels:
             yield constant(0.0, len(C), np.float64), constant(np.inf, len(C), np.float64)
 
-    def row_parts(self) -> Iterator[RowPart]:
+    def row_chunks(self) -> Iterator[RowChunk]:
         """All rows, block by block."""
         for block, sides in zip(self.rows, self._sides(), strict=True):
-            yield from rows_of(*sides, block.start)
+            yield from row_chunks_of(*sides, block.start)
 
     def row_name(self, row: int) -> tuple[str, int]:
         """(block, position in the block) of a row."""
@@ -389,10 +389,10 @@ class AllocationForm:
         """Size of each row: its largest finite side,
         or what one unit (or the whole range) of its columns does.
         """
-        of_x = unit_changes(self._parts_of_x(), self.region.classes.columns)
-        of_levels = [np.minimum(1.0, part.reach) for part in self._parts_of_levels()]
+        of_x = unit_changes(self._chunks_of_x(), self.region.classes.columns)
+        of_levels = [np.minimum(1.0, chunk.reach) for chunk in self._chunks_of_levels()]
         largest = self._largest(of_x, np.concatenate([np.zeros(0), *of_levels]))
-        return row_sizes(self.row_parts(), largest)
+        return row_sizes(self.row_chunks(), largest)
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
         """Largest entry of each row,
@@ -405,7 +405,7 @@ class AllocationForm:
         """`largest_in_rows` with the factors of x and of the levels."""
         largest, C = np.zeros(self.shape[0]), self.region.classes
         once = without_repeats(factor)
-        plain = all((once[part] == 1.0).all() for part in blocks(len(once)))
+        plain = all((once[chunk] == 1.0).all() for chunk in blocks(len(once)))
         # The largest entry of a time row is 1, where the class has a column.
         if plain:
             largest[self.rows[0].slice] = np.diff(C.throughput.indptr) > 0
@@ -426,15 +426,15 @@ class AllocationForm:
 
     def objective(self, x: FloatArray) -> float:
         """Value of the objective at x, c'x + offset."""
-        priced = (part for part in self.column_parts() if not part.free)
-        return sum((float(part.cost @ x[part.at]) for part in priced), self.offset)
+        priced = (chunk for chunk in self.column_chunks() if not chunk.free)
+        return sum((float(chunk.cost @ x[chunk.at]) for chunk in priced), self.offset)
 
 
-def _from_zero(start: int, most: FloatArray, cost: FloatArray) -> Iterator[ColumnPart]:
+def _from_zero(start: int, most: FloatArray, cost: FloatArray) -> Iterator[ColumnChunk]:
     """Columns x >= 0 from a first one on, with implied upper bounds."""
-    for part in blocks(len(most)):
+    for chunk in blocks(len(most)):
         zero, endless = (
-            constant(bound, part.stop - part.start, np.float64) for bound in (0.0, np.inf)
+            constant(bound, chunk.stop - chunk.start, np.float64) for bound in (0.0, np.inf)
         )
-        at = slice(start + part.start, start + part.stop)
-        yield ColumnPart(at, zero, endless, zero, most[part], cost[part])
+        at = slice(start + chunk.start, start + chunk.stop)
+        yield ColumnChunk(at, zero, endless, zero, most[chunk], cost[chunk])

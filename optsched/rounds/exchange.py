@@ -41,7 +41,7 @@ from typing import NamedTuple
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
-from optsched.candidates import JobRows, Uses
+from optsched.candidates import JobRows, RowUses
 from optsched.placement.instant import Instant, first_fit
 
 MUCH = 4.0
@@ -207,7 +207,7 @@ class RowPacking:
     ----------
     job, partner : IntArray, shape (A,)
         Jobs of each row; partner -1 for a job alone.
-    uses : Uses, A rows of R resources
+    uses : RowUses, A rows of R resources
     worth : FloatArray, shape (A,)
         Positive and ascending.
     free : FloatArray, shape (R,)
@@ -223,7 +223,7 @@ class RowPacking:
         self,
         job: IntArray,
         partner: IntArray,
-        uses: Uses,
+        uses: RowUses,
         worth: FloatArray,
         free: FloatArray,
     ) -> None:

@@ -47,7 +47,7 @@ from optsched.arrays import (
 )
 from optsched.arrays.columns import Columns
 from optsched.arrays.values import cached_property
-from optsched.candidates import JobRows, Uses
+from optsched.candidates import JobRows, RowUses
 from optsched.placement.instant import Instant, first_fit
 from optsched.placement.shares import FULL
 from optsched.rounds.round_rows import RoundRows
@@ -151,7 +151,7 @@ class IdleGpus:
         if side:
             matrix, upper = upper_sides(side, rows.classes)
             used = np.asarray(matrix[:, seating.seats.rows.column].sum(axis=1)).ravel()
-            self._uses = self._uses.with_more(Uses.of(matrix))
+            self._uses = self._uses.with_more(RowUses.of(matrix))
             self._free = np.concatenate([self._free, upper * FULL - used])
         self._allowed = self._allowed_columns()
 
@@ -395,7 +395,7 @@ class IdleGpus:
         chosen = order[fits[order]]
         return chosen[wanted.moves[chosen].cumsum() <= most]
 
-    def _need(self, wanted: Wanted) -> Uses:
+    def _need(self, wanted: Wanted) -> RowUses:
         """Shares of resources that rows need beyond those that their jobs give up."""
         # A column behind the last one stands for nothing: jobs that wait give up nothing.
         nothing = len(self._uses)

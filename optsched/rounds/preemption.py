@@ -357,7 +357,7 @@ def victims(position: IntArray, row: int, movable: IntArray) -> IntArray:
     """Rows that may be stopped for a row without room: those behind it, the last in the order
     first.
 
-    Rows ahead of it are never stopped for it, but they may be moved (`Occupants.make_room`).
+    Rows ahead of it are never stopped for it, but they may be moved (`Occupants.clear_for`).
 
     Parameters
     ----------

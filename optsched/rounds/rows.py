@@ -25,7 +25,7 @@ from optsched.arrays import (
     table_of,
 )
 from optsched.arrays.values import cached_property, replace
-from optsched.candidates import Classes, JobRows, Uses
+from optsched.candidates import Classes, JobRows, RowUses
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.placement.instant import Instant, first_fit
 from optsched.placement.shares import FULL
@@ -146,7 +146,7 @@ def rows_of_keys(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRo
 # --- resources that rows use ------------------------------------------------------------------
 
 
-def instant_of(rows: JobRows, uses: Uses) -> Instant:
+def instant_of(rows: JobRows, uses: RowUses) -> Instant:
     """The rules of one instant for these rows, given the uses of the class columns."""
     return Instant(rows.job, rows.partner, rows.fraction, uses.take(rows.column))
 
@@ -216,9 +216,9 @@ class RowQueue:
         The job with which each job shares its GPUs now, -1 for none.
     free : FloatArray, shape (limits,)
         Free share of each renewable resource, then the free amounts of further limits.
-    uses : Uses
+    uses : RowUses
         Shares of the renewable resources that each class column uses.
-    limits : Uses, A rows, optional
+    limits : RowUses, A rows, optional
         Use of further limits, which no row may exceed.
     worth : FloatArray, shape (A,), optional
         Worth of the rows (`optsched.rounds.exchange.worth_of`), if they are selected as one set.
@@ -236,8 +236,8 @@ class RowQueue:
     busy: BoolArray
     partner_now: IntArray
     free: FloatArray
-    uses: Uses
-    limits: Uses | None = None
+    uses: RowUses
+    limits: RowUses | None = None
     worth: FloatArray | None = None
     host: IntArray | None = None
     fills: bool = False
@@ -331,7 +331,7 @@ class RowQueue:
         return self.of(self.order[~self.mask(placed)[self.order]], busy=busy, free=free)
 
 
-def room_at_least(free: FloatArray, rows: JobRows, uses: Uses, must_run: IntArray) -> FloatArray:
+def room_at_least(free: FloatArray, rows: JobRows, uses: RowUses, must_run: IntArray) -> FloatArray:
     """The free share of each resource, but at least the share of the rows that must continue.
 
     After nodes shrank, jobs that cannot be preempted may hold more than the capacity.
@@ -363,4 +363,4 @@ def within_upper_sides(
     starts = (never_stopped & ~queue.must_run).astype(np.float64)
     limits = sp.csr_matrix(matrix[:, rows.column] @ sp.diags_array(starts))
     free = np.concatenate([queue.free, upper * FULL - used])
-    return replace(queue, limits=Uses.of(limits), free=free)
+    return replace(queue, limits=RowUses.of(limits), free=free)

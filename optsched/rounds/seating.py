@@ -1,7 +1,7 @@
 """GPUs for the rows that run in a round.
 
 A running job keeps its GPUs (`StayRule`). A new job gets free GPUs (`place_beside`). If there are
-none, other jobs are moved or stopped (`Occupants.make_room`). The rules for this are in
+none, other jobs are moved or stopped (`Occupants.clear_for`). The rules for this are in
 `optsched.rounds.preemption`.
 """
 
@@ -471,7 +471,7 @@ class Seating:
         self._staying |= keeps & queue.continues
         refused = new[~self._gpus.runs[new]]
         if self.attempts and len(refused):
-            self._make_room_in_turn(queue, refused)
+            self._clear_in_turn(queue, refused)
 
     def _can_stay(self, queue: RowQueue, ranked: IntArray, occupied: Occupied) -> IntArray:
         """Rows that can continue on their GPUs, beside the rows before them in the order."""
@@ -534,7 +534,7 @@ class Seating:
 
     # --- rows for which room is made one by one -------------------------------------------
 
-    def _make_room_in_turn(self, queue: RowQueue, refused: IntArray) -> None:
+    def _clear_in_turn(self, queue: RowQueue, refused: IntArray) -> None:
         """Make room for rows that found none, while attempts are left."""
         attempted = refused[: self.attempts]
         self.attempts -= len(attempted)
@@ -544,18 +544,18 @@ class Seating:
             # An equal row before it failed, and even fewer rows may be stopped for this one.
             if hopeless and self._alike(queue, row) in hopeless:
                 continue
-            if self._make_room(queue, occupants, row):
+            if self._clear_for(queue, occupants, row):
                 hopeless.clear()
             else:
                 hopeless.add(self._alike(queue, row))
 
-    def _make_room(self, queue: RowQueue, occupants: Occupants, row: int) -> bool:
+    def _clear_for(self, queue: RowQueue, occupants: Occupants, row: int) -> bool:
         """Seat a row that found no room, if other rows can be moved or stopped for it."""
         movable = ((self._gpus.count > 0) & occupants.movable).nonzero()[0]
         may_go = victims(occupants.position, row, movable)
         # A starved job ignores the limit `max_moves`.
         most = np.inf if queue.starved[row] else self.preemptions_left
-        change = occupants.make_room(row, may_go, most)
+        change = occupants.clear_for(row, may_go, most)
         if change is None:
             return False
         self._gpus_were_left()
@@ -619,7 +619,7 @@ class Seating:
                 if (alike := self._alike(queue, row)) in hopeless:
                     continue
                 occupants = occupants or self._occupants(queue, waits)
-                if self._make_room(queue, occupants, row):
+                if self._clear_for(queue, occupants, row):
                     tried[row] = True
                     return self._beside(queue, left.order, tried)
                 hopeless.add(alike)

@@ -25,7 +25,7 @@ import numpy as np
 from optsched.arrays import FloatArray, is_constant, without_repeats
 from optsched.arrays.values import replace
 from optsched.display import Displayed
-from optsched.program.parts import ColumnPart, ColumnSlices, RowPart
+from optsched.program.chunks import ColumnChunk, ColumnSlices, RowChunk
 
 if TYPE_CHECKING:
     from optsched.program.linear_form import LinearForm
@@ -39,6 +39,8 @@ OPTIMALITY = 1e-6
 """Largest relative gap of an answer that is called optimal."""
 ROUNDING = 1e-12
 """Gaps below this are rounding of the two numbers that were subtracted."""
+ARITHMETIC = 1e-13
+"""Error of a sum of floating-point numbers, relative to the size of its terms."""
 NOISE = 1e-8
 """Reduced costs below this, relative to their terms,
 count as 0 where a column has no implied bound.
@@ -63,7 +65,8 @@ class Certificate(Displayed):
     Attributes
     ----------
     ok : bool
-        The point is feasible, and the stated objective is its objective.
+        The point is feasible, the stated objective is its objective, and nothing that the solver
+        claims (bound, status) contradicts it.
     proof : str
         ``dual`` (bound recomputed from the duals), ``claimed`` (the solver's word),
         ``cross-checked``, ``rule`` (a closed form: nothing to prove), ``counted`` (what is asked
@@ -133,20 +136,20 @@ def shown_gap(gap: float | None, optimal: bool, asked: float | None) -> float | 
 def residuals_of(arrays: LinearForm, x: FloatArray) -> dict[str, float]:
     """Relative violation of rows, columns and integrality, recomputed in float64."""
     columns = integrality = 0.0
-    for part in arrays.column_parts():
-        point = x[part.at]
-        # Most parts keep all bounds: quotients are made only of those that do not.
-        if (point < part.lower).any() or (point > part.upper).any():
-            beyond = np.maximum(part.lower - point, point - part.upper) / np.maximum(
+    for chunk in arrays.column_chunks():
+        point = x[chunk.at]
+        # Most chunks keep all bounds: quotients are made only of those that do not.
+        if (point < chunk.lower).any() or (point > chunk.upper).any():
+            beyond = np.maximum(chunk.lower - point, point - chunk.upper) / np.maximum(
                 1.0, np.abs(point)
             )
             columns = max(columns, float(beyond.max()))
         if arrays.is_integer:
-            integer = point[arrays.integer[part.at]]
+            integer = point[arrays.integer[chunk.at]]
             integrality = max(
                 integrality, float(np.abs(integer - np.round(integer)).max(initial=0.0))
             )
-    rows = max((float(part.max()) for part in _violations(arrays, x)), default=0.0)
+    rows = max((float(chunk.max()) for chunk in _violations(arrays, x)), default=0.0)
     return {"rows": rows, "columns": columns, "integrality": integrality}
 
 
@@ -168,55 +171,55 @@ def row_violations(arrays: LinearForm, x: FloatArray) -> FloatArray:
 def _violations(arrays: LinearForm, x: FloatArray) -> Iterator[FloatArray]:
     """`row_violations`, block by block."""
     activity, terms = arrays.activity_and_terms(x)
-    for part in arrays.row_parts():
-        low, high = part.lower - activity[part.at], activity[part.at] - part.upper
+    for chunk in arrays.row_chunks():
+        low, high = chunk.lower - activity[chunk.at], activity[chunk.at] - chunk.upper
         over = np.maximum(np.maximum(low, high), 0.0)
-        size = np.maximum(terms[part.at], arrays.sizes[part.at])
+        size = np.maximum(terms[chunk.at], arrays.sizes[chunk.at])
         # A row of size 0 has nothing to be relative to: any excess is infinite.
         yield np.divide(over, size, out=np.where(over > 0, np.inf, 0.0), where=size > 0)
 
 
 def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
-    """Duals whose rows weigh less than 1e-12 of the heaviest are rounding;
+    """Duals whose rows weigh less than `ROUNDING` of the heaviest are rounding;
     the bound is made without them. Those of rows that leave their columns nothing stay.
     """
     weight = np.abs(y) * arrays.sizes
-    is_noise = (weight < 1e-12 * weight.max(initial=0.0)) & (arrays.sizes > 0)
+    is_noise = (weight < ROUNDING * weight.max(initial=0.0)) & (arrays.sizes > 0)
     return np.where(is_noise, 0.0, y) if is_noise.any() else y
 
 
 def noise_of(arrays: LinearForm) -> float:
     """Objective values below this are rounding:
-    1e-13 of the largest term that the objective can have.
+    `ARITHMETIC` of the largest term that the objective can have.
     """
-    return 1e-13 * max(map(_largest_term, _priced(arrays)), default=0.0)
+    return ARITHMETIC * max(map(_largest_term, _priced(arrays)), default=0.0)
 
 
-def _largest_term(part: ColumnPart) -> float:
+def _largest_term(chunk: ColumnChunk) -> float:
     """The largest term of some columns in the objective; at 1 where nothing bounds them."""
-    reach = part.reach
-    return float((np.abs(part.cost) * np.where(np.isfinite(reach), reach, 1.0)).max())
+    reach = chunk.reach
+    return float((np.abs(chunk.cost) * np.where(np.isfinite(reach), reach, 1.0)).max())
 
 
-def _priced(arrays: LinearForm) -> Iterator[ColumnPart]:
+def _priced(arrays: LinearForm) -> Iterator[ColumnChunk]:
     """The columns that may cost something."""
-    return (part for part in arrays.column_parts() if not part.free)
+    return (chunk for chunk in arrays.column_chunks() if not chunk.free)
 
 
 def noise_at(arrays: LinearForm, x: FloatArray, size: float | None = None) -> float:
     """`noise_of`, and what rounding leaves of the objective of a point:
-    1e-13 of its terms, added up without signs.
+    `ARITHMETIC` of its terms, added up without signs.
 
     An objective near 0 may be a sum of large terms that cancel: then their size is its scale, and
     not its own. ``size`` is that of the terms where ``arrays`` are only a tangent of the program.
     """
     if size is not None:
-        return 1e-13 * size
+        return ARITHMETIC * size
     largest, terms = 0.0, abs(arrays.offset)
-    for part in _priced(arrays):
-        largest = max(largest, _largest_term(part))
-        terms += float(np.abs(part.cost) @ np.abs(x[part.at]))
-    return 1e-13 * max(largest, terms if np.isfinite(terms) else 0.0)
+    for chunk in _priced(arrays):
+        largest = max(largest, _largest_term(chunk))
+        terms += float(np.abs(chunk.cost) @ np.abs(x[chunk.at]))
+    return ARITHMETIC * max(largest, terms if np.isfinite(terms) else 0.0)
 
 
 def alike(value: float, other: float, tolerance: float, noise: float) -> bool:
@@ -251,8 +254,8 @@ def dual_bound(arrays: LinearForm, y: FloatArray) -> float | None:
     bound = BoundSum(arrays, y)
     if bound.finite:
         product = arrays.transpose_times(bound.y)
-        for part in arrays.column_parts():
-            bound.add(part, _reduced(arrays, part, product[part.at]))
+        for chunk in arrays.column_chunks():
+            bound.add(chunk, _reduced(arrays, chunk, product[chunk.at]))
     return bound.value
 
 
@@ -266,9 +269,9 @@ def dual_residual(arrays: LinearForm, y: FloatArray) -> float:
     """
     errors = SignErrors(y, BoundSum(arrays, y).y)
     taken = arrays.transpose_times_and_terms(y)
-    for part in arrays.column_parts():
-        product, terms = taken[part.at]
-        errors.add(part, _reduced(arrays, part, product), terms)
+    for chunk in arrays.column_chunks():
+        product, terms = taken[chunk.at]
+        errors.add(chunk, _reduced(arrays, chunk, product), terms)
     return errors.value
 
 
@@ -281,12 +284,12 @@ def checked_duals(arrays: LinearForm, y: FloatArray) -> tuple[float | None, floa
     taken = arrays.transpose_times_and_terms(y)
     # One product A'y serves both only if the bound could keep all multipliers as they were given.
     together = bound.finite and bound.y is y
-    for part in arrays.column_parts():
-        product, terms = taken[part.at]
-        reduced = _reduced(arrays, part, product)
-        errors.add(part, reduced, terms)
+    for chunk in arrays.column_chunks():
+        product, terms = taken[chunk.at]
+        reduced = _reduced(arrays, chunk, product)
+        errors.add(chunk, reduced, terms)
         if together:
-            bound.add(part, reduced)
+            bound.add(chunk, reduced)
     return bound.value if together else dual_bound(arrays, y), errors.value
 
 
@@ -308,14 +311,14 @@ class BoundSum:
         self._terms: ColumnSlices | None = None
         self.y, self.finite = y, bool(np.isfinite(y).all())
         if self.finite:
-            possible = [self._add_rows(rows, y[rows.at]) for rows in arrays.row_parts()]
+            possible = [self._add_rows(rows, y[rows.at]) for rows in arrays.row_chunks()]
             if any(some is not None for some in possible):
-                parts = zip(possible, arrays.row_parts(), strict=True)
+                chunks = zip(possible, arrays.row_chunks(), strict=True)
                 self.y = np.concatenate(
-                    [y[rows.at] if some is None else some for some, rows in parts]
+                    [y[rows.at] if some is None else some for some, rows in chunks]
                 )
 
-    def _add_rows(self, rows: RowPart, y: FloatArray) -> FloatArray | None:
+    def _add_rows(self, rows: RowChunk, y: FloatArray) -> FloatArray | None:
         """Add the terms of some rows. Returns their multipliers with 0 for those of the wrong sign;
         None if no sign is wrong.
         """
@@ -333,11 +336,11 @@ class BoundSum:
         self._total += float((given[active] * side[active]).sum())
         return np.where(impossible, 0.0, y) if impossible.any() else None
 
-    def add(self, part: ColumnPart, reduced: FloatArray) -> None:
+    def add(self, chunk: ColumnChunk, reduced: FloatArray) -> None:
         """Add the terms of some columns, whose reduced costs are given."""
         if not self.finite:
             return
-        lower, upper = part.implied_lower, part.implied_upper
+        lower, upper = chunk.implied_lower, chunk.implied_upper
         if np.isfinite(upper).all() and np.isfinite(lower).all():
             self._total += float(np.maximum(reduced, 0.0) @ upper)
             if not (is_constant(lower) and lower[0] == 0.0):
@@ -352,7 +355,7 @@ class BoundSum:
             )
             # Below the noise of its terms a reduced cost is taken to be 0 (see `dual_bound`).
             active &= ~(
-                endless & (np.abs(reduced) <= NOISE * (np.abs(part.cost) + self._terms[part.at]))
+                endless & (np.abs(reduced) <= NOISE * (np.abs(chunk.cost) + self._terms[chunk.at]))
             )
         self.finite = bool(np.isfinite(reach[active]).all())
         if self.finite:
@@ -377,12 +380,12 @@ class SignErrors:
             size = np.abs(y)
             self._rows = _largest_ratio(np.abs(y - possible), size, LEAST * float(size.max()))
 
-    def add(self, part: ColumnPart, reduced: FloatArray, terms: FloatArray) -> None:
+    def add(self, chunk: ColumnChunk, reduced: FloatArray, terms: FloatArray) -> None:
         """Check the signs of the reduced costs of some columns. Errors are relative to ``terms``,
         the sums of ``|a_ij y_i|`` over the rows, and the costs.
         """
-        error = _wrong_sign(reduced, part.lower, part.upper)
-        size = terms if part.free else terms + np.abs(part.cost)
+        error = _wrong_sign(reduced, chunk.lower, chunk.upper)
+        size = terms if chunk.free else terms + np.abs(chunk.cost)
         self._largest = max(self._largest, float(size.max(initial=0.0)))
         (some,) = error.nonzero()
         if len(some):
@@ -396,15 +399,15 @@ class SignErrors:
         )
 
 
-def _reduced(arrays: LinearForm, part: ColumnPart, product: FloatArray) -> FloatArray:
+def _reduced(arrays: LinearForm, chunk: ColumnChunk, product: FloatArray) -> FloatArray:
     """Reduced costs ``c - product`` of some columns, where ``product`` is their part of A'y; with
     the signs of a program that maximises.
     """
     sign = 1.0 if arrays.maximise else -1.0
-    return -sign * product if part.free else sign * (part.cost - product)
+    return -sign * product if chunk.free else sign * (chunk.cost - product)
 
 
-def _one_side(multipliers: FloatArray, rows: RowPart) -> FloatArray | None:
+def _one_side(multipliers: FloatArray, rows: RowChunk) -> FloatArray | None:
     """The sides of some rows that their multipliers refer to, if all of them are finite and all are
     upper ones or all lower ones; else None.
     """

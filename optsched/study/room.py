@@ -14,8 +14,12 @@ from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.references import job_row
 from optsched.placement import Fragmentation, fragmentation_of
-from optsched.placement.make_room import PROGRAM_WORK, Migration, RoomFound
-from optsched.placement.make_room import make_room as find_room
+from optsched.placement.fewest_migrations import (
+    PROGRAM_WORK,
+    Migration,
+    RoomFound,
+    fewest_migrations,
+)
 from optsched.registry import load_solver
 from optsched.solving.engine import Engine
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits, timer_of
@@ -179,7 +183,7 @@ def make_room(
     elif absent:
         raise UsageError(f"job {job}: {absent}")
     else:
-        found = find_room(classes, row, engine, read.constraints)
+        found = fewest_migrations(classes, row, engine, read.constraints)
     mix = candidates.classes(frozenset(), [])
     pool = None if found.column < 0 else read.cluster.pools[int(classes.pool[found.column])].name
     return Room(

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-# Private: a part of `make_room`
+# Private: a part of `fewest_migrations`
 from optsched.placement.leavers import Holdings, cost_of_leaving, fewest_leavers
 
 NODES, GPUS = 3, 4

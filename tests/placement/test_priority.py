@@ -15,7 +15,7 @@ import optsched
 from optsched import Instance
 
 # Private names: single searches and bounds, without the choice among them
-from optsched.candidates import Uses
+from optsched.candidates import RowUses
 from optsched.placement import Instant
 from optsched.placement.instant import first_fit, next_round, priorities
 from optsched.placement.shares import FULL
@@ -48,7 +48,7 @@ def random_instant(seed: int) -> Instant:
     usage = random.choice(
         [0.0, 0.125, 0.25, 0.5, 1.5], (resources, rows), p=[0.4, 0.2, 0.2, 0.15, 0.05]
     )
-    return Instant(job, partner, random.random(rows), Uses.of(usage))
+    return Instant(job, partner, random.random(rows), RowUses.of(usage))
 
 
 @settings(max_examples=150, deadline=None)
@@ -112,7 +112,7 @@ def test_rows_come_close_to_their_fractions() -> None:
 
 def test_rows_of_fraction_0_fill_what_is_left() -> None:
     usage = sp.csr_matrix(np.array([[0.5, 0.5, 0.5]]))
-    instant = Instant(np.arange(3), np.full(3, -1), np.array([0.0, 0.5, 0.0]), Uses.of(usage))
+    instant = Instant(np.arange(3), np.full(3, -1), np.array([0.0, 0.5, 0.0]), RowUses.of(usage))
     chosen = next_round(instant, np.zeros(3), 0.0)
     assert 1 in chosen and len(chosen) == 2
 
@@ -120,7 +120,7 @@ def test_rows_of_fraction_0_fill_what_is_left() -> None:
 def test_permuting_the_jobs_changes_nothing_but_ties() -> None:
     random = np.random.default_rng(3)
     instant = Instant(
-        np.arange(12), np.full(12, -1), random.random(12), Uses.of(np.full((1, 12), 0.25))
+        np.arange(12), np.full(12, -1), random.random(12), RowUses.of(np.full((1, 12), 0.25))
     )
     order = random.permutation(12)
     other = Instant(instant.job, instant.partner, instant.fraction[order], instant.uses)
@@ -141,7 +141,7 @@ def test_ten_thousand_jobs_take_milliseconds() -> None:
     # pairs in a chain, all alike: each waits for the one before it, unless the order of a tie is scrambled
     partner = np.append(np.arange(1, 10_000), -1)
     for mates in (np.full(10_000, -1), partner):
-        instant = Instant(np.arange(10_000), mates, np.full(10_000, 0.4), Uses.of(usage))
+        instant = Instant(np.arange(10_000), mates, np.full(10_000, 0.4), RowUses.of(usage))
         started = time.perf_counter()
         next_round(instant, np.zeros(10_000), 0.0)
         assert time.perf_counter() - started < 0.5

@@ -176,7 +176,7 @@ def test_arrays_over_all_columns_are_kept_once() -> None:
     values = engine.record(engine.use(solver, "")().solve_allocation(program, Limits()))
     assert values.x is not None
     form, arrays = program.without_matrix(values.x), program.to_linear().arrays
-    parts = list(form.row_parts())
+    parts = list(form.row_chunks())
     lower, upper = (np.concatenate([part[side] for part in parts]) for side in (1, 2))
     assert (lower == form.row_lower).all() and (lower == arrays.row_lower).all()
     assert (upper == form.row_upper).all() and (upper == arrays.row_upper).all()

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.candidates import JobRows, Uses
+from optsched.candidates import JobRows, RowUses
 from optsched.placement import Instant
 
 # Private names: single rules and files of a round, without a scheduler
@@ -26,7 +26,7 @@ def instant(rows: list[tuple[int, int, int, float]]) -> Instant:
     usage = sp.csc_matrix(
         (share, (resource, np.arange(len(rows)))), shape=(int(resource.max()) + 1, len(rows))
     )
-    return Instant(job, partner, np.full(len(rows), 0.5), Uses.of(usage))
+    return Instant(job, partner, np.full(len(rows), 0.5), RowUses.of(usage))
 
 
 def valid(rules: Instant, chosen: IntArray) -> bool:

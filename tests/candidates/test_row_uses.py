@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 # Private name: rounds reckon with the uses of class columns
-from optsched.candidates.uses import Uses
+from optsched.candidates.row_uses import RowUses
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -18,7 +18,7 @@ def test_what_rows_hold_beyond_others(seed: int, one_each: bool) -> None:
     if one_each:
         table = table.max(axis=1, keepdims=True) * np.eye(4)[random.integers(0, 4, 6)] + 1e-3
         table *= table > 2e-3
-    uses = Uses.of(sp.csc_matrix(table.T))
+    uses = RowUses.of(sp.csc_matrix(table.T))
     rows = random.integers(0, 6, 9)
     others = random.integers(0, 7, 9)
     less = np.vstack([table, np.zeros(4)])[others]

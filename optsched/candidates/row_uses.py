@@ -23,7 +23,7 @@ from optsched.display import Displayed, count
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Uses(Displayed):
+class RowUses(Displayed):
     """Row a holds the shares ``share[start[a]:start[a + 1]]`` of the resources ``resource[...]``.
 
     Attributes
@@ -44,7 +44,7 @@ class Uses(Displayed):
         return f"{count(len(self.start) - 1, 'row')} of {count(self.resources, 'resource')}"
 
     @classmethod
-    def of(cls, matrix: sp.sparray | sp.spmatrix) -> Uses:
+    def of(cls, matrix: sp.sparray | sp.spmatrix) -> RowUses:
         """Uses from a matrix of resources x rows; zeros are left out."""
         by_row = sp.csc_matrix(matrix)
         kept = by_row.data != 0
@@ -58,7 +58,7 @@ class Uses(Displayed):
         )
 
     @classmethod
-    def of_columns(cls, usage: Usage, resources: Resources) -> Uses:
+    def of_columns(cls, usage: Usage, resources: Resources) -> RowUses:
         """Uses of columns: renewable resources only, as shares of their capacities."""
         if usage.by_way is None:
             uses = cls.of(usage.by_column)
@@ -97,18 +97,18 @@ class Uses(Displayed):
             return self.start[:-1]
         return owners(lengths(self.start))
 
-    def take(self, rows: IntArray) -> Uses:
+    def take(self, rows: IntArray) -> RowUses:
         """Some of the rows, in this order."""
         if self.each:
             # Equal rows form a table; indexing it is faster than building ranges.
             start = np.arange(len(rows) + 1, dtype=np.int64) * self.each
             resource = self.resource.reshape(-1, self.each)[rows].ravel()
             share = self.share.reshape(-1, self.each)[rows].ravel()
-            return Uses(start, resource, share, self.resources)
+            return RowUses(start, resource, share, self.resources)
         length = lengths(self.start)[rows]
         entries = ranges(self.start[rows], length)
         start = pointers(length)
-        return Uses(start, self.resource[entries], self.share[entries], self.resources)
+        return RowUses(start, self.resource[entries], self.share[entries], self.resources)
 
     def within(self, free: FloatArray) -> BoolArray:
         """Mask of the rows that need no more of any resource than is free, shape (A,)."""
@@ -121,7 +121,7 @@ class Uses(Displayed):
         taken = self.take(rows)
         return np.bincount(taken.resource, taken.share, minlength=self.resources).astype(np.float64)
 
-    def beyond(self, rows: IntArray, others: IntArray, *more: IntArray) -> Uses:
+    def beyond(self, rows: IntArray, others: IntArray, *more: IntArray) -> RowUses:
         """For each i, the resources that row ``rows[i]`` and the rows ``more[..][i]`` hold in
         excess of row ``others[i]``.
 
@@ -141,15 +141,15 @@ class Uses(Displayed):
         share = np.bincount(entry, np.concatenate(amount)).astype(np.float64, copy=False)
         row, resource = np.divmod(places[share > 0], self.resources)
         start = pointers(np.bincount(row, minlength=len(rows)))
-        return Uses(start, resource, share[share > 0], self.resources)
+        return RowUses(start, resource, share[share > 0], self.resources)
 
-    def with_more(self, other: Uses) -> Uses:
+    def with_more(self, other: RowUses) -> RowUses:
         """The same rows with their uses of additional resources, which get the next numbers."""
         row = np.concatenate([self.row, other.row])
         # A stable sort: within a row, the additional resources come last.
         order = row.argsort(kind="stable")
         resource = np.concatenate([self.resource, other.resource + self.resources])
-        return Uses(
+        return RowUses(
             self.start + other.start,
             resource[order],
             np.concatenate([self.share, other.share])[order],

@@ -115,7 +115,7 @@ class RoomFound:
     after: Occupied | None = None
 
 
-def make_room(
+def fewest_migrations(
     classes: Classes,
     job: int,
     engine: Engine,

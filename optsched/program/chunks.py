@@ -1,5 +1,5 @@
-"""`ColumnPart` and `RowPart`: consecutive columns or rows of one program, which is read block by
-block, so that constant arrays are never written out in full. Not parts of a problem that are solved
+"""`ColumnChunk` and `RowChunk`: consecutive columns or rows of one program, which is read chunk by
+chunk, so that constant arrays are never written out in full. Not parts of a problem that are solved
 one by one.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from optsched.arrays import FloatArray, blocks, constant, is_constant
 
 
-class ColumnPart(NamedTuple):
+class ColumnChunk(NamedTuple):
     """Consecutive columns of a program with their bounds and costs; arrays of shape (columns,)."""
 
     at: slice
@@ -36,7 +36,7 @@ class ColumnPart(NamedTuple):
         return is_constant(self.cost) and not self.cost[:1].any()
 
 
-class RowPart(NamedTuple):
+class RowChunk(NamedTuple):
     """Consecutive rows of a program with their sides; arrays of shape (rows,)."""
 
     at: slice
@@ -68,47 +68,47 @@ class ColumnBounds(Protocol):
         """Coefficients of the objective."""
 
 
-def parts_of(columns: ColumnBounds) -> Iterator[ColumnPart]:
-    """The columns as parts, from their arrays."""
-    for part in blocks(len(columns.cost)):
-        yield ColumnPart(
-            part,
-            columns.lower[part],
-            columns.upper[part],
-            columns.implied_lower[part],
-            columns.implied_upper[part],
-            columns.cost[part],
+def column_chunks_of(columns: ColumnBounds) -> Iterator[ColumnChunk]:
+    """The columns as chunks, from their arrays."""
+    for chunk in blocks(len(columns.cost)):
+        yield ColumnChunk(
+            chunk,
+            columns.lower[chunk],
+            columns.upper[chunk],
+            columns.implied_lower[chunk],
+            columns.implied_upper[chunk],
+            columns.cost[chunk],
         )
 
 
-def rows_of(lower: FloatArray, upper: FloatArray, start: int = 0) -> Iterator[RowPart]:
-    """The rows as parts, from arrays of their sides; ``start`` is the number of the first row."""
-    for part in blocks(len(lower)):
-        yield RowPart(slice(start + part.start, start + part.stop), lower[part], upper[part])
+def row_chunks_of(lower: FloatArray, upper: FloatArray, start: int = 0) -> Iterator[RowChunk]:
+    """The rows as chunks, from arrays of their sides; ``start`` is the number of the first row."""
+    for chunk in blocks(len(lower)):
+        yield RowChunk(slice(start + chunk.start, start + chunk.stop), lower[chunk], upper[chunk])
 
 
-def unit_changes(parts: Iterable[ColumnPart], count: int) -> FloatArray:
+def unit_changes(chunks: Iterable[ColumnChunk], count: int) -> FloatArray:
     """One unit of each column, or its whole range where that is less; shape (count,)."""
     unit = constant(1.0, count, np.float64)
-    for part in parts:
-        reach = part.reach
+    for chunk in chunks:
+        reach = chunk.reach
         if (reach < 1.0).any():
             unit = unit.copy() if is_constant(unit) else unit
-            unit[part.at] = np.minimum(1.0, np.where(np.isfinite(reach), reach, 1.0))
+            unit[chunk.at] = np.minimum(1.0, np.where(np.isfinite(reach), reach, 1.0))
     return unit
 
 
 class ColumnSlices(Protocol):
     """An array over the columns that may be computed slice by slice."""
 
-    def __getitem__(self, part: slice, /) -> FloatArray:
+    def __getitem__(self, chunk: slice, /) -> FloatArray:
         """Those of some columns beside each other."""
 
 
 class PairedSlices(Protocol):
     """Two arrays over the columns that may be computed slice by slice."""
 
-    def __getitem__(self, part: slice, /) -> tuple[FloatArray, FloatArray]:
+    def __getitem__(self, chunk: slice, /) -> tuple[FloatArray, FloatArray]:
         """Those of some columns beside each other."""
 
 
@@ -118,5 +118,5 @@ class Both:
     def __init__(self, first: ColumnSlices, second: ColumnSlices) -> None:
         self.first, self.second = first, second
 
-    def __getitem__(self, part: slice) -> tuple[FloatArray, FloatArray]:
-        return self.first[part], self.second[part]
+    def __getitem__(self, chunk: slice) -> tuple[FloatArray, FloatArray]:
+        return self.first[chunk], self.second[chunk]
