@@ -619,7 +619,9 @@ def place_by_pushing(state: FreeRoom, request: int, span: int) -> bool:
     return False
 
 
-def _push_smaller(state: FreeRoom, request: int, free: IntArray, most: IntArray, nodes: int) -> bool:
+def _push_smaller(
+    state: FreeRoom, request: int, free: IntArray, most: IntArray, nodes: int
+) -> bool:
     """Place a request on ``nodes`` nodes, each of which can give it at most ``most`` GPUs, by
     pushing smaller requests away.
     """
