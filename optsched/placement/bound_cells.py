@@ -178,19 +178,18 @@ def bind_cells(instance: Instance, tenants: Sequence[TenantCells], stays: BoolAr
     Raises
     ------
     UsageError
-        As by `ReservedCells.of`, but not for jobs that are in no cell.
+        As by `ReservedCells.bound_first`, but not for jobs that are in no cell.
     """
     notices: list[str] = []
     while True:
         try:
-            reserved = ReservedCells.of(instance, tenants, stays, proven=False)
+            reserved = ReservedCells.bound_first(instance, tenants, stays)
             break
         except UsageError as error:
             if not error.jobs:
                 raise
             notices.append(f"cells: {error}")
             tenants = [_without(one, error.jobs) for one in tenants]
-    assert reserved is not None  # there are tenants
     ground = _Ground.of(instance, tenants, stays, reserved)
     cells, lacks = ground.bound(sparing=False)
     if lacks:

@@ -50,7 +50,7 @@ def seated(problem: Problem, seats: GangSeats) -> Assignment:
 
 def _beside_cells(problem: Problem, seats: GangSeats) -> Problem:
     """The same problem without the GPUs of cells that are reserved for tenants."""
-    reserved, nodes = seats.space.reserved, problem.nodes
+    reserved, nodes = seats.reserved, problem.nodes
     assert reserved is not None
     local, start = nodes.local(), nodes.instance.cluster.numbering.start
     room = nodes.room.copy()

@@ -40,8 +40,8 @@ class CellCase(NamedTuple):
     nodes: tuple[int, ...]
     jobs: tuple[CellJob, ...]
     owns: Mapping[str, Mapping[int, int]]
-    kept: frozenset[tuple[int, int]] = frozenset()
-    """Node and index of GPUs that a job of nobody keeps."""
+    kept: Mapping[tuple[int, int], str] = {}
+    """Node and index of GPUs that a job keeps, with its tenant."""
 
     def document(self) -> dict[str, Any]:
         nodes = [{"name": f"n{row}", "gpus": gpus} for row, gpus in enumerate(self.nodes)]
@@ -59,8 +59,10 @@ class CellCase(NamedTuple):
                 for row, job in enumerate(self.jobs)
             ]
             + [
-                staying(f"s{node}-{gpu}", "p", [f"n{node}/{gpu}"])
-                for node, gpu in sorted(self.kept)
+                staying(
+                    f"s{node}-{gpu}", "p", [f"n{node}/{gpu}"], **({"tenant": who} if who else {})
+                )
+                for (node, gpu), who in sorted(self.kept.items())
             ],
         }
 
@@ -107,16 +109,24 @@ def apart(cells: Sequence[Cell]) -> bool:
 def layouts(case: CellCase) -> Iterator[dict[str, list[Cell]]]:
     """All ways to reserve the cells."""
     wanted = [(who, size, many) for who, owns in case.owns.items() for size, many in owns.items()]
-    free = {
-        size: [
+    free = [
+        [
             (node, first, size)
             for node, first, _ in blocks(case.nodes, size)
-            if not any((node, gpu) in case.kept for gpu in range(first, first + size))
+            if all(case.kept.get((node, gpu), who) == who for gpu in range(first, first + size))
         ]
-        for _, size, _ in wanted
-    }
-    for chosen in product(*(combinations(free[size], many) for _, size, many in wanted)):
-        if apart([cell for some in chosen for cell in some]):
+        for who, size, _ in wanted
+    ]
+    inside = {(at, who) for at, who in case.kept.items() if who in case.owns}
+    choices = zip(free, wanted, strict=True)
+    for chosen in product(*(combinations(some, many) for some, (_, _, many) in choices)):
+        cells = [
+            ((node, first + index), who)
+            for (who, _, _), some in zip(wanted, chosen, strict=True)
+            for node, first, size in some
+            for index in range(size)
+        ]
+        if apart([cell for some in chosen for cell in some]) and inside <= set(cells):
             found: dict[str, list[Cell]] = {who: [] for who in case.owns}
             for (who, _, _), some in zip(wanted, chosen, strict=True):
                 found[who] += some
@@ -139,8 +149,8 @@ def best_with(case: CellCase, layout: Mapping[str, Sequence[Cell]]) -> float:
     for cells in layout.values():
         for node, _, size in cells:
             reserved[node] += size
-    for node, _ in case.kept:
-        reserved[node] += 1
+    for (node, _), who in case.kept.items():
+        reserved[node] += who not in case.owns
     free = tuple(gpus - reserved[node] for node, gpus in enumerate(case.nodes))
 
     def inside(cell: Cell, tenant: str) -> bool:
@@ -187,7 +197,8 @@ def best_with(case: CellCase, layout: Mapping[str, Sequence[Cell]]) -> float:
                 found = max(found, rate + best(turn + 1, rest, used | set(chosen)))
         return found
 
-    return best(0, free, frozenset())
+    kept = [(node, gpu, 1) for (node, gpu), who in case.kept.items() if who in case.owns]
+    return best(0, free, frozenset(kept))
 
 
 def random_case(seed: int) -> CellCase:
@@ -206,7 +217,9 @@ def random_case(seed: int) -> CellCase:
     every = [(node, gpu) for node, many in enumerate(nodes) for gpu in range(many)]
     some = random.choice(len(every), int(random.integers(0, 3)), replace=False)
     kept = [every[row] for row in some.tolist()] if random.random() < 0.4 else []
-    return CellCase(nodes, tuple(jobs), owns, frozenset(kept))
+    case = CellCase(nodes, tuple(jobs), owns, {at: str(random.choice(["", "A"])) for at in kept})
+    # A tenant's job that is in no cell is refused: it is nobody's then.
+    return case if any(layouts(case)) else case._replace(kept=dict.fromkeys(kept, ""))
 
 
 def check_reserved(case: CellCase) -> str:
@@ -227,8 +240,12 @@ def check_reserved(case: CellCase) -> str:
     assert not solution.placement.refused
     held: dict[str, set[tuple[int, int]]] = {}
     for record in solution.placement.to_records():
-        kept = record["job"].startswith("s")
-        tenant = "" if kept else case.jobs[int(record["job"][1:])].tenant
+        name = record["job"]
+        if name.startswith("s"):
+            node, _, gpu = name[1:].partition("-")
+            tenant = case.kept[int(node), int(gpu)]
+        else:
+            tenant = case.jobs[int(name[1:])].tenant
         who = tenant if tenant in case.owns else ""
         for gpu in record["gpus"]:
             node, _, index = gpu.partition("/")
@@ -499,8 +516,20 @@ def test_the_job_that_finds_no_cell_is_named() -> None:
         solved(document, reserved({"2": 2}))
 
 
-def test_tenants_whose_cells_share_some_pools_beside_a_job_that_stays_are_refused() -> None:
+def test_cells_are_bound_where_others_of_another_pool_find_room() -> None:
     document = of_two_nodes([staying("s", "p", ["p-0/0"], tenant="A")])
     document["cluster"]["pools"].append({"name": "q", "nodes": 1, "gpus_per_node": 4})
-    with pytest.raises(UsageError, match="need the same pools or disjoint ones"):
-        solved(document, reserved({"1": 1}), {**reserved({"1": 1}, "B"), "pools": ["p"]})
+    solution = solved(document, reserved({"1": 1}), {**reserved({"1": 1}, "B"), "pools": ["p"]})
+    assert solution.objective == pytest.approx(1.0)
+    assert optsched.verify(document, solution.to_document()).ok
+
+
+def test_a_job_has_the_rest_of_the_cell_of_a_job_that_stays() -> None:
+    """Bound to the cell of 4, the job leaves a pair to its tenant and the pair to nobody else."""
+    wide = {"id": "b", "gpus": 2, "tenant": "A", "throughput": {"p": {"2": 3.0}}}
+    document = of_two_nodes([staying("s", "p", ["p-0/0"], tenant="A"), wide])
+    solution = solved(document, reserved({"4": 1}))
+    assert solution.objective == pytest.approx(1.0)  # a cell of 4 is the smallest that holds two
+    halves = solved(document, reserved({"2": 1, "4": 1}))
+    assert halves.objective == pytest.approx(4.0)
+    assert optsched.verify(document, halves.to_document()).ok

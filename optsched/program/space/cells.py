@@ -13,15 +13,17 @@ gangs fit into the cells of a tenant.
 The program only counts cells by class of nodes (rows ``reserved``, ``inside`` and ``beside`` of
 `Space`). Once it is solved, `optsched.program.space.dealing` chooses the GPUs of each cell.
 
-A job that stays is a running job that cannot be preempted. If its tenant owns cells, the cell around
-its GPUs is bound: it is taken before the program is made.
+A job that stays is a running job that cannot be preempted. If its tenant owns cells, a cell around
+its GPUs is bound to them. There may be several ways: two GPUs are a cell of 2, or half of one of 4.
+The program chooses one way of each node (`NodeWay`). Other jobs of the tenant may have the rest of
+the cell.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
@@ -90,9 +92,32 @@ class CellOnGpus(NamedTuple):
     gpus: slice
 
 
+class NodeWay(NamedTuple):
+    """A way to bind cells on a node, so that each GPU of a job that stays and has cells is in one.
+
+    Attributes
+    ----------
+    cells : tuple of CellOnGpus
+    blocks : tuple of int
+        Free blocks of each size (`ReservedCells.sizes`) outside of these cells.
+    inside : tuple of tuple of int
+        Free blocks of each size inside of them, by tenant.
+    """
+
+    cells: tuple[CellOnGpus, ...]
+    blocks: tuple[int, ...]
+    inside: tuple[tuple[int, ...], ...]
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What the program knows of the way."""
+        counts = sorted(Counter((cell.tenant, cell.size) for cell in self.cells).items())
+        return self.blocks, self.inside, tuple(counts)
+
+
 @dataclass(frozen=True, eq=False)
 class ReservedCells:
-    """The cells that the program still has to reserve, and the GPUs that are not free for them.
+    """The cells that are to be reserved, and the GPUs that are not free for them.
 
     Attributes
     ----------
@@ -103,42 +128,87 @@ class ReservedCells:
         cell.
     bound : tuple of CellOnGpus
         Cells around the GPUs of jobs that stay.
+    ways : mapping of int to tuple of NodeWay
+        Where nothing is bound yet: what can be bound on each node with jobs that stay and have
+        cells.
     """
 
     tenants: tuple[TenantCells, ...]
     blocked: BoolArray
-    bound: tuple[CellOnGpus, ...]
+    bound: tuple[CellOnGpus, ...] = ()
+    ways: Mapping[int, tuple[NodeWay, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        instance: Instance,
-        tenants: Sequence[TenantCells],
-        stays: BoolArray | None = None,
-        *,
-        proven: bool = True,
-    ) -> ReservedCells | None:
-        """The cells beside the jobs that stay (default: `must_stay`); None where no tenant has cells.
-
-        Without ``proven``, cells may be bound so that others find no room, though another way might
-        leave room for them.
+    def of(cls, instance: Instance, tenants: Sequence[TenantCells]) -> ReservedCells | None:
+        """The cells beside the jobs that stay, none of them bound yet; None where no tenant has
+        cells.
 
         Raises
         ------
         UsageError
-            Sizes of cells in one pool do not divide one another, or a job that stays is in no cell
-            that its tenant may have.
+            Sizes of cells in one pool do not divide one another, a job that stays is in no cell
+            that its tenant may have, or a node has too many ways.
         """
         if not tenants:
             return None
         refuse_incompatible_cells(tenants)
-        jobs = np.flatnonzero(must_stay(instance) if stays is None else stays)
-        holds = held_gpus(instance, jobs, [])
-        owner = jobs[holds.owner]
-        held = np.full(instance.cluster.numbering.gpus, -1, np.int64)
-        held[holds.gpu] = owner
-        _refuse_shares(instance, tenants, owner[holds.share < 1])
-        return _Binding(instance, tenants, held).chosen(proven)
+        held = _held_by(instance, tenants, must_stay(instance))
+        reserved = cls(tuple(tenants), held >= 0)
+        usable = instance.cluster.usable(instance.now)
+        ways = {
+            node: reserved._kinds_of_ways(instance, held, node, bool(usable[node]))
+            for node in _nodes_to_bind(instance, tenants, held)
+        }
+        if ways:
+            _Binding(instance, tenants, held).refuse_without_cells()
+        return replace(reserved, ways=ways)
+
+    @classmethod
+    def bound_first(
+        cls, instance: Instance, tenants: Sequence[TenantCells], stays: BoolArray
+    ) -> ReservedCells:
+        """The cells beside these jobs, bound in the first way found that leaves room for all others;
+        if none of the ways tried does, in the first one.
+
+        Raises
+        ------
+        UsageError
+            As by `of`, or one of these jobs finds no cell beside the others.
+        """
+        refuse_incompatible_cells(tenants)
+        return _Binding(instance, tenants, _held_by(instance, tenants, stays)).chosen()
+
+    def _kinds_of_ways(
+        self, instance: Instance, held: IntArray, node: int, usable: bool
+    ) -> tuple[NodeWay, ...]:
+        """Ways of a node, of which no two are the same to the program."""
+        found: dict[tuple[object, ...], NodeWay] = {}
+        for cells in _Binding(instance, self.tenants, held, node).ways():
+            way = self._way(instance, node, tuple(cells), usable)
+            found.setdefault(way.kind, way)
+        return tuple(found[kind] for kind in sorted(found, key=repr))
+
+    def _way(
+        self, instance: Instance, node: int, cells: tuple[CellOnGpus, ...], usable: bool
+    ) -> NodeWay:
+        start = instance.cluster.numbering.start[node : node + 2]
+        outside = self.blocked[slice(*start)].copy()
+        inside = np.ones((len(self.tenants), len(outside)), bool)
+        for number, _, gpus in cells:
+            at = slice(gpus.start - int(start[0]), gpus.stop - int(start[0]))
+            inside[number, at] = outside[at]
+            outside[at] = True
+        if not usable:  # the jobs stay there, and nobody else comes
+            outside[:] = inside[:] = True
+        counts = [_blocks_of_node(some, self.sizes) for some in (outside, *inside)]
+        return NodeWay(cells, counts[0], tuple(counts[1:]))
+
+    def with_bound(self, bound: Sequence[CellOnGpus]) -> ReservedCells:
+        """The same with these cells bound."""
+        blocked = self.blocked.copy()
+        for cell in bound:
+            blocked[cell.gpus] = True
+        return replace(self, blocked=blocked, bound=tuple(bound), ways={})
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -149,15 +219,9 @@ class ReservedCells:
         """First GPUs of the free blocks of a node, by size, that are in no larger free block."""
         numbering = instance.cluster.numbering
         blocked = self.blocked[numbering.start[node] : numbering.start[node + 1]]
-        found: dict[int, list[int]] = {}
-        inside = np.zeros(len(blocked), bool)
-        for size in reversed(self.sizes):
-            found[size] = []
-            for first in range(0, len(blocked) - size + 1, size):
-                some = slice(first, first + size)
-                if not (blocked[some] | inside[some]).any():
-                    inside[some] = True
-                    found[size].append(first)
+        found: dict[int, list[int]] = {size: [] for size in self.sizes}
+        for size, first in aligned_blocks(blocked, self.sizes):
+            found[size].append(first)
         return found
 
     def blocks(self, instance: Instance) -> IntArray:
@@ -169,17 +233,57 @@ def _free_blocks(instance: Instance, blocked: BoolArray, sizes: Sequence[int]) -
     """Free blocks of each size on each node, shape (sizes, nodes)."""
     start = instance.cluster.numbering.start
     counts = np.zeros((len(sizes), len(start) - 1), np.int64)
-    known: dict[bytes, list[int]] = {}
+    known: dict[bytes, tuple[int, ...]] = {}
     for node in range(counts.shape[1]):
-        free = ~blocked[start[node] : start[node + 1]]
-        key = free.tobytes()
+        some = blocked[start[node] : start[node + 1]]
+        key = some.tobytes()
         if key not in known:
-            known[key] = [
-                int(free[: len(free) // size * size].reshape(-1, size).all(axis=1).sum())
-                for size in sizes
-            ]
+            known[key] = _blocks_of_node(some, sizes)
         counts[:, node] = known[key]
     return counts
+
+
+def aligned_blocks(blocked: BoolArray, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Size and first GPU of the free blocks among some GPUs that are in no larger free block, the
+    largest first.
+    """
+    inside = np.zeros(len(blocked), bool)
+    for size in reversed(sizes):
+        for first in range(0, len(blocked) - size + 1, size):
+            some = slice(first, first + size)
+            if not (blocked[some] | inside[some]).any():
+                inside[some] = True
+                yield size, first
+
+
+def _blocks_of_node(blocked: BoolArray, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Free blocks of each size among the GPUs of a node."""
+    return tuple(
+        int((~blocked[: len(blocked) // size * size].reshape(-1, size).any(axis=1)).sum())
+        for size in sizes
+    )
+
+
+def _held_by(instance: Instance, tenants: Sequence[TenantCells], stays: BoolArray) -> IntArray:
+    """The job that stays on each GPU, -1 for none, shape (GPUs,)."""
+    jobs = np.flatnonzero(stays)
+    holds = held_gpus(instance, jobs, [])
+    owner = jobs[holds.owner]
+    held = np.full(instance.cluster.numbering.gpus, -1, np.int64)
+    held[holds.gpu] = owner
+    _refuse_shares(instance, tenants, owner[holds.share < 1])
+    return held
+
+
+def _nodes_to_bind(instance: Instance, tenants: Sequence[TenantCells], held: IntArray) -> list[int]:
+    """Nodes with GPUs of jobs that stay and have cells."""
+    numbering = instance.cluster.numbering
+    gpus = np.flatnonzero(held >= 0)
+    node = numbering.node_of(gpus)
+    found: list[int] = np.unique(
+        node[owner_of(tenants, held[gpus], numbering.pool[node]) > 0]
+    ).tolist()
+    return found
 
 
 def refuse_incompatible_cells(tenants: Sequence[TenantCells]) -> None:
@@ -232,11 +336,19 @@ class _Binding:
     A pair that such a job has may be a cell of its tenant, or half of a larger one.
     """
 
-    def __init__(self, instance: Instance, tenants: Sequence[TenantCells], held: IntArray) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        tenants: Sequence[TenantCells],
+        held: IntArray,
+        only: int | None = None,
+    ) -> None:
         self._instance, self._tenants, self._held = instance, tenants, held
         numbering = instance.cluster.numbering
         gpus = np.flatnonzero(held >= 0)
         node = numbering.node_of(gpus)
+        if only is not None:
+            gpus, node = gpus[node == only], node[node == only]
         parts = Counter(zip(held[gpus].tolist(), node.tolist(), strict=True))
         self._staying = [
             _StayingGpu(number, gpu, at, parts[int(held[gpu]), at])
@@ -253,58 +365,69 @@ class _Binding:
         self._furthest = 0
         self._stopped = False
 
-    def chosen(self, proven: bool) -> ReservedCells:
+    def ways(self) -> Iterator[Sequence[CellOnGpus]]:
+        """All ways.
+
+        Raises
+        ------
+        UsageError
+            There is none, or there are too many.
+        """
+        none = True
+        for bound in self._ways():
+            none = False
+            yield bound
+        if self._stopped:
+            raise self._too_many
+        if none:
+            raise self._no_cell
+
+    def refuse_without_cells(self) -> None:
+        """Refuse jobs for which the tenants own too few cells; where the search ends too early to
+        know, the program finds out.
+        """
+        if next(self._ways(), None) is None and not self._stopped:
+            raise self._no_cell
+
+    def chosen(self) -> ReservedCells:
         """The first way in which all cells that are not bound find room; without one, the first
         way.
 
         Raises
         ------
         UsageError
-            The GPUs of some job are in no cell; or, with ``proven``, it would not be known whether
-            another way leaves more room.
+            The GPUs of some job are in no cell.
         """
-        if proven:
-            self._refuse_parts_of_pools()
         first: ReservedCells | None = None
-        ways = self._ways()
-        if not proven:
-            # Where small cells are bound inside of all free blocks, large ones find room only if
-            # they are bound around these jobs
-            few = self._ways(), self._ways(largest_first=True)
-            ways = chain.from_iterable(islice(some, WAYS_OF_A_ROUND) for some in few)
-        for way in ways:
+        # Where small cells are bound inside of all free blocks, large ones find room only if they
+        # are bound around these jobs
+        few = self._ways(), self._ways(largest_first=True)
+        for bound in chain.from_iterable(islice(some, WAYS_OF_A_ROUND) for some in few):
+            way = self._way(bound)
             if _has_room(self._instance, way):
                 return way
             first = first or way
-        if self._stopped and (proven or first is None):
-            raise UsageError(
-                "cells: too many ways to bind reserved cells to jobs that keep their GPUs, and none "
-                f"of the first {TRIED:,} leaves room for all other cells"
-            )
         if first is None:
-            gpu = self._staying[self._furthest]
-            name = self._instance.jobs_table.names[int(self._held[gpu.gpu])]
-            raise UsageError(
-                f"job {name} keeps GPUs that are in no cell that tenant "
-                f"{self._tenants[gpu.tenant].tenant} owns: leave out reserved, or stop the job"
-            ).of_jobs([int(self._held[gpu.gpu])])
+            raise self._too_many if self._stopped else self._no_cell
         return first
 
-    def _refuse_parts_of_pools(self) -> None:
-        """Refuse cells of several tenants of which only some pools are the same.
+    @property
+    def _too_many(self) -> UsageError:
+        return UsageError(
+            "cells: too many ways to bind reserved cells to jobs that keep their GPUs: "
+            f"more than {TRIED:,} were tried"
+        )
 
-        Then `_has_room` is not enough: another way than the first that fits may be the one with
-        room.
-        """
-        pools = {tuple(one.pools.tolist()) for one in self._tenants}
-        overlap = len(set().union(*pools)) < sum(len(some) for some in pools)
-        if overlap and self._staying:
-            raise UsageError(
-                "cells: beside a tenant's job that keeps its GPUs, reserved cells of two tenants "
-                "need the same pools or disjoint ones, found sets of pools that overlap"
-            )
+    @property
+    def _no_cell(self) -> UsageError:
+        gpu = self._staying[self._furthest]
+        name = self._instance.jobs_table.names[int(self._held[gpu.gpu])]
+        return UsageError(
+            f"job {name} keeps GPUs that are in no cell that tenant "
+            f"{self._tenants[gpu.tenant].tenant} owns: leave out reserved, or stop the job"
+        ).of_jobs([int(self._held[gpu.gpu])])
 
-    def _ways(self, largest_first: bool = False) -> Iterator[ReservedCells]:
+    def _ways(self, largest_first: bool = False) -> Iterator[Sequence[CellOnGpus]]:
         """All ways to bind cells so that each GPU is in one: a depth-first search without
         recursion, as it is as deep as there are GPUs.
         """
@@ -316,7 +439,7 @@ class _Binding:
         for _ in range(TRIED + len(self._staying)):
             at = self._first_without_cell()
             if at is None:
-                yield self._way(bound)
+                yield tuple(bound)
             to_try.append(self._cells_for(at, largest_first))
             while (cell := next(to_try[-1], None)) is None:
                 to_try.pop()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.program.space.cells import FreeCell, FreeCells
+from optsched.program.space.cells import FreeCell, FreeCells, aligned_blocks
 from optsched.program.space.seats import GangSeats
 
 NOT_SHARED = -1
@@ -168,7 +168,7 @@ def _room(seats: GangSeats) -> dict[tuple[int, int], Counter[Seat]]:
         else:
             first = next_node[r]
             next_node[r] += many
-            made = [Seat(n) for n in space.nodes.members[r][first : first + many].tolist()]
+            made = [Seat(n) for n in seats.members[r][first : first + many].tolist()]
         for seat in made:
             for part in np.flatnonzero(counts > 0).tolist():
                 room[part, r][seat] += int(counts[part])
@@ -198,10 +198,18 @@ class PlacedCell(NamedTuple):
 
 
 def cells_of(seats: GangSeats) -> list[PlacedCell]:
-    """Choose the GPUs of the reserved cells of a point, and of the parts in them."""
+    """Choose the GPUs of the reserved cells of a point, and of the parts in them; cells that are
+    bound have theirs.
+    """
     space, found = seats.space, list[PlacedCell]()
-    if space.reserved is None:
+    if seats.reserved is None:
         return found
+    start = space.classes.instance.cluster.numbering.start
+    bound: dict[int, list[tuple[int, int, FreeCell]]] = defaultdict(list)
+    for cell in seats.reserved.bound:
+        node = int(start.searchsorted(cell.gpus.start, side="right")) - 1
+        block = FreeCell(node, cell.gpus.start - int(start[node]))
+        bound[node].append((cell.tenant + 1, cell.size, block))
     for r in range(len(space.nodes)):
         columns = np.flatnonzero((space.cells.node_class == r) & (seats.cells > 0))
         free = _beside_others(seats, r) if len(columns) else FreeCells({})
@@ -212,6 +220,10 @@ def cells_of(seats: GangSeats) -> list[PlacedCell]:
             size = int(space.cells.size[column])
             for _ in range(int(seats.cells[column])):
                 placed[int(space.cells.owner[column])].append((size, free.take(size)))
+        of_class = bound if space.nodes.choice[r] >= 0 else {}
+        for node in seats.members[r].tolist() if of_class else []:
+            for owner, size, block in of_class[node]:
+                placed[owner].append((size, block))
         for owner, cells in placed.items():
             found += _filled(seats, r, owner, cells)
     return found
@@ -220,12 +232,12 @@ def cells_of(seats: GangSeats) -> list[PlacedCell]:
 def _beside_others(seats: GangSeats, r: int) -> FreeCells:
     """Free blocks of the nodes of a class that jobs without cells leave."""
     space = seats.space
-    assert space.reserved is not None
+    assert seats.reserved is not None
     used = np.flatnonzero((space.contents.node_class == r) & ~space.contents.of_gpu)
     taken = np.repeat(space.gpus_of_contents[used], seats.contents[used]).tolist()
-    free: dict[int, list[FreeCell]] = {size: [] for size in space.reserved.sizes}
-    for number, node in enumerate(space.nodes.members[r].tolist()):
-        starts = space.reserved.free_blocks(space.classes.instance, node)
+    free: dict[int, list[FreeCell]] = {size: [] for size in seats.reserved.sizes}
+    for number, node in enumerate(seats.members[r].tolist()):
+        starts = seats.reserved.free_blocks(space.classes.instance, node)
         blocks = FreeCells(
             {s: [FreeCell(node, first) for first in some] for s, some in starts.items()}
         )
@@ -241,11 +253,16 @@ def _filled(
 ) -> list[PlacedCell]:
     """Cells of a tenant on nodes of a class, with the parts of its gangs there."""
     space = seats.space
-    assert space.reserved is not None
+    assert space.reserved is not None and seats.reserved is not None
     tenant = space.reserved.tenants[owner - 1]
     inside: dict[int, list[FreeCell]] = {size: [] for size in space.reserved.sizes}
+    start = space.classes.instance.cluster.numbering.start
     for size, block in cells:
-        inside[size].append(block)
+        gpus = slice(
+            int(start[block.node]) + block.first, int(start[block.node]) + block.first + size
+        )
+        for part, first in aligned_blocks(space.reserved.blocked[gpus], space.reserved.sizes):
+            inside[part].append(FreeCell(block.node, block.first + first))
     free = FreeCells(inside)
     many = np.bincount(space.held.part, np.where(space.held.node_class == r, seats.held, 0))
     wanted = [

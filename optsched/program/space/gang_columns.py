@@ -82,7 +82,7 @@ def gang_columns(
     first = np.cumsum(numbers) - numbers + 1
     for t in range(len(types)):
         part = _part_of(types, t)
-        hosts, in_ones = nodes.hosts(types.need[t], part.share), True
+        hosts, in_ones = nodes.hosts(types.need[t], part.share, max(part.owner, 0)), True
         if part.owner > 0 and reserved is not None:
             # A part is in one cell, and takes all of it: parts of 1 GPU may not stand for others.
             sizes_there = reserved.tenants[part.owner - 1].owns
@@ -180,11 +180,14 @@ def held_columns(
     columns: list[tuple[IntArray, IntArray, IntArray]] = [(EMPTY, EMPTY, EMPTY)]
     for number, level in sorted(used):
         part = parts[number]
-        hosts = nodes.hosts(np.array(part.need), part.share)
+        hosts = nodes.hosts(np.array(part.need), part.share, max(part.owner, 0))
         room = (nodes.pool == part.pool) & (hosts >= part.gpus)
         if part.owner > 0 and reserved is not None:
             cell = reserved.tenants[part.owner - 1].cell_of(part.gpus)
-            room &= cell is not None and nodes.blocks[reserved.sizes.index(cell)] > 0
+            if cell is None:
+                continue
+            size = reserved.sizes.index(cell)
+            room &= nodes.blocks[size] + nodes.inside(part.owner, size) > 0
         able = np.flatnonzero(room)
         columns.append((np.full(len(able), number), able, np.full(len(able), level)))
     return Held(*(np.concatenate(column) for column in zip(*columns, strict=True)))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, mask_of
 from optsched.arrays.values import cached_property
 from optsched.candidates import NO_SLICE, Classes, Slices, gpus_allowed
 from optsched.candidates.held import held_gpus
@@ -17,9 +17,10 @@ from optsched.candidates.slices import layouts_of
 from optsched.instance import Instance, Layouts
 from optsched.instance.cluster import PER_NODE
 from optsched.instance.staying import must_stay
-from optsched.program.space.cells import ReservedCells, owner_of_columns
+from optsched.program.space.cells import NodeWay, ReservedCells, owner_of_columns
 from optsched.program.space.contents import ROUNDING, GpuRoom
 
+NO_WAYS: tuple[NodeWay, ...] = ()
 ANYWHERE = 0
 """Level of gangs that may have GPUs of any nodes of their pool."""
 
@@ -209,6 +210,11 @@ class NodeClasses:
         Their numbers in the cluster, ascending; those of single GPUs once for each GPU.
     blocks : IntArray, shape (sizes, R)
         Free aligned cells of each size (`ReservedCells.sizes`); no sizes where none are reserved.
+    choice : IntArray, shape (R,)
+        Where cells are bound around jobs that stay, each way to do so is a class of its own, of all
+        nodes for which there are the same ways: their number, -1 for other classes.
+    ways : tuple of tuple of NodeWay, length R
+        The way of each of its nodes; empty for other classes.
     """
 
     pool: IntArray
@@ -221,6 +227,8 @@ class NodeClasses:
     count: IntArray
     members: tuple[IntArray, ...]
     blocks: IntArray
+    choice: IntArray
+    ways: tuple[tuple[NodeWay, ...], ...]
 
     @classmethod
     def of(
@@ -252,13 +260,26 @@ class NodeClasses:
             room[some] = rooms.setdefault(left, len(rooms))
         room_of_single = [rooms.setdefault((left,), len(rooms)) for _, left in single]
         usable = cluster.usable(instance.now)
-        whole = np.flatnonzero(usable & ((free > 0) | (room > 0)))
+        ways = {} if reserved is None else reserved.ways
+        to_choose = mask_of(list(ways), len(free))
+        whole = np.flatnonzero(usable & ((free > 0) | (room > 0)) & ~to_choose)
+        of_way = [(one, way) for one, some in sorted(ways.items()) for way in some]
+        bound = np.array([one for one, _ in of_way], np.int64)
         at = np.array([some for some, _ in single], np.int64)
         there = usable[at]
-        node = np.concatenate([whole, at[there]])
-        alone = np.arange(len(node)) >= len(whole)
-        room = np.concatenate([room[whole], np.array(room_of_single, np.int64)[there]])
-        gpus = np.where(alone, 0, free[node])
+        node = np.concatenate([whole, bound, at[there]])
+        alone = np.arange(len(node)) >= len(whole) + len(bound)
+        room = np.concatenate(
+            [
+                room[whole],
+                np.where(usable[bound], room[bound], 0),
+                np.array(room_of_single, np.int64)[there],
+            ]
+        )
+        blocks = np.where(alone, 0, blocks[:, node])
+        for place, (_, way) in enumerate(of_way, start=len(whole)):
+            blocks[:, place] = way.blocks
+        gpus = np.where(alone, 0, free[node] if reserved is None else blocks[0])
         own = np.where(alone[:, np.newaxis], 0.0, own[node])
         taken = taken[:, node] & ~alone
         pool = cluster.numbering.pool[node]
@@ -266,13 +287,16 @@ class NodeClasses:
         counts = np.isin(np.arange(len(stated)), types.level)
         group = np.where(counts[:, np.newaxis], stated, pool)
         member = cluster.members[:, node].astype(np.float64)
-        blocks = np.where(alone, 0, blocks[:, node])
-        keys = (pool, gpus, room, alone, *own.T, *member, *group, *taken, *blocks)
-        alike = group_rows(keys, len(node))
+        same = (pool, room, alone, *own.T, *member, *group, *taken)
+        choice, kind = _choices(ways, node, slice(len(whole), len(whole) + len(bound)), same)
+        alike = group_rows((*same, gpus, *blocks, choice, kind), len(node))
         first = alike.first
         order = np.argsort(alike.inverse, kind="stable")
         ends = np.cumsum(alike.count)[:-1]
         every_room = tuple(rooms)
+        rows = np.split(order, ends)
+        chosen = [NO_WAYS] * len(whole) + [(way,) for _, way in of_way]
+        chosen += [NO_WAYS] * int(there.sum())
         return cls(
             pool[first],
             gpus[first],
@@ -282,16 +306,27 @@ class NodeClasses:
             group[:, first],
             taken[:, first],
             alike.count.astype(np.int64),
-            tuple(np.split(node[order], ends)),
+            tuple(node[some] for some in rows),
             blocks[:, first],
+            choice[first],
+            tuple(tuple(way for row in some.tolist() for way in chosen[row]) for some in rows),
         )
 
     def __len__(self) -> int:
         return len(self.pool)
 
-    def hosts(self, need: FloatArray, share: float) -> IntArray:
-        """Most GPUs of each class that have such a share, and the needs per GPU, shape (R,)."""
-        gpus = self.gpus
+    def inside(self, owner: int, number: int) -> IntArray:
+        """Free blocks of a size (its place in `ReservedCells.sizes`) inside of the cells that are
+        bound for a tenant, shape (R,).
+        """
+        found = [some[0].inside[owner - 1][number] if some else 0 for some in self.ways]
+        return np.array(found, np.int64)
+
+    def hosts(self, need: FloatArray, share: float, owner: int = 0) -> IntArray:
+        """Most GPUs of each class that have such a share, and the needs per GPU, for jobs of a
+        tenant with cells (from 1 on) or others (0), shape (R,).
+        """
+        gpus = self.gpus + self.inside(owner, 0) if owner else self.gpus
         if share < 1:
             able = [sum(room.left >= share - ROUNDING for room in some) for some in self.rooms]
             gpus = gpus + np.array(able, np.int64)
@@ -319,6 +354,23 @@ class NodeClasses:
         number = np.array([rooms[some] for some in self.rooms], np.int64)
         keys = (self.pool, self.gpus, number, *self.own.T, *self.taken, *self.blocks)
         return group_rows(keys, len(self)).inverse
+
+
+def _choices(
+    ways: Mapping[int, Sequence[NodeWay]],
+    node: IntArray,
+    bound: slice,
+    same: Sequence[IntArray | FloatArray | BoolArray],
+) -> tuple[IntArray, IntArray]:
+    """`NodeClasses.choice` of each row, and the number of its way; ``same`` tells nodes apart."""
+    choice, kind = np.full(len(node), -1, np.int64), np.full(len(node), -1, np.int64)
+    known: dict[tuple[object, ...], int] = {}
+    for row in range(bound.start, bound.stop):
+        some = ways[int(node[row])]
+        key = (*(float(column[row]) for column in same), *(way.kind for way in some))
+        choice[row] = known.setdefault(key, len(known))
+        kind[row] = 0 if choice[row - 1] < 0 or node[row] != node[row - 1] else kind[row - 1] + 1
+    return choice, kind
 
 
 def _taken(instance: Instance, apart: Sequence[BoolArray]) -> BoolArray:

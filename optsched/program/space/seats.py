@@ -11,6 +11,7 @@ share of each, needs per GPU), contents P of one node (counts of parts that fit 
     n[P,r]    nodes of class r with contents P
     m[Q,r]    GPUs of nodes of class r with contents Q
     c[i,a,r]  reserved cells of a GPUs of tenant i on nodes of class r
+    z[r]      nodes of class r, where it is one of the ways w to bind cells around jobs that stay
 
     seats    sum over columns c of type t of x_c  =  sum_{G,s} y[t,G,s]                 for every t
     part     sum_{t,s} parts_p(s) y[t,G,s]  <=  sum_{r in G} h[p,r,G]                   for every p, G
@@ -18,8 +19,9 @@ share of each, needs per GPU), contents P of one node (counts of parts that fit 
     count    sum_P n[P,r]  <=  n_r                                                      for every r
     shared   sum_{p,r,G} need_p g_p h[p,r,G]  <=  capacity            of each resource of some nodes
     pieces   sum_{p,r} floor(g_p / a) h[p,r,wider] + sum_t floor(g_t / a) y[t,inside]  <=  floor(GPUs of G / a)
-    reserved sum_r c[i,a,r]  =  cells of a GPUs that tenant i owns                      for every i, a
-    inside   sum_{G, p of i: b_p >= a} b_p h[p,r,G]  <=  sum_{b >= a} b c[i,b,r]        for every i, a, r
+    binding  sum of z[r] over the ways of some nodes  =  number of these nodes
+    reserved sum_r c[i,a,r] + k_iar z[r]  =  cells of a GPUs that tenant i owns         for every i, a
+    inside   sum_{G, p of i: b_p >= a} b_p h[p,r,G]  <=  sum_{b >= a} b c[i,b,r] + a e_iar z[r]    for every i, a, r
     beside   sum_{i, b >= a} b c[i,b,r]  +  sum_P a ceil((k_P - o_ra)+ / a) n[P,r]  <=  a f_ra n_r     for every a, r
 
 G runs over the groups of level l_t (the pool, where the gang may have any nodes), y, h, n, m >= 0,
@@ -48,7 +50,9 @@ on nodes of class r, of which each has f_ra free blocks of a GPUs and o_ra free 
 block. Every part p of its jobs takes a cell of the smallest size b_p that holds it, inside of one of
 these, and is not counted in contents. Contents P are of jobs without cells and take k_P GPUs: first
 those in no free block of a GPUs, then such blocks (``beside``). So all contents are listed, not only
-the fullest.
+the fullest. On nodes with jobs that stay in cells of their tenants, each way to bind cells is a class
+of its own, whose n_r is z[r]: k_iar cells are bound there, with e_iar free blocks of a GPUs inside of
+them, which other jobs of the tenant may have.
 
 The rows ``pieces`` cut off only points that are not whole. If jobs run for fractions of time, all
 rows hold on average, because the placement at each instant keeps them.
@@ -56,6 +60,7 @@ rows hold on average, because the placement at each instant keeps them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -72,7 +77,7 @@ from optsched.instance.cluster import PER_NODE
 from optsched.instance.durations import UNLIMITED, OutOfTime, Timer
 from optsched.program.arrays import LinearArrays
 from optsched.program.linear import LinearProgram, Variables
-from optsched.program.space.cells import CellColumns, ReservedCells, TenantCells
+from optsched.program.space.cells import CellColumns, CellOnGpus, ReservedCells, TenantCells
 from optsched.program.space.contents import ROUNDING, GangPart
 from optsched.program.space.gang_columns import (
     Gangs,
@@ -97,13 +102,19 @@ LISTED = 0.3
 
 
 class GangSeats(NamedTuple):
-    """Values of the columns of a space at a whole point: y, h, c, and n with m."""
+    """Values of the columns of a space at a whole point: y, h, c, and n with m.
+
+    ``members`` are the nodes of each class, of those for which cells are bound as many as the point
+    has; ``reserved`` are the cells with those that are bound.
+    """
 
     space: Space
     gangs: IntArray
     held: IntArray
     cells: IntArray
     contents: IntArray
+    members: tuple[IntArray, ...]
+    reserved: ReservedCells | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,6 +263,12 @@ class Space:
         c = lp.variables(
             len(self.cells.size), name="cells", implied=(0.0, self._most_cells), integer=whole
         )
+        z = lp.variables(
+            len(self._to_choose),
+            name="bindings",
+            implied=(0.0, self.nodes.count[self._to_choose].astype(np.float64)),
+            integer=whole,
+        )
         n = lp.variables(
             len(self.contents.row),
             name="contents",
@@ -267,22 +284,36 @@ class Space:
         lp.constrain(total @ x == sum_by(self.gangs.type_, 1.0, T) @ y, name="seats")
         lp.constrain(self._parts_of_gangs @ y <= self._parts_in_groups @ h, name="part")
         lp.constrain(self._held_by_class @ h <= self._room_by_class @ n, name="node")
-        counts = self.nodes.count.astype(np.float64)
+        counts = np.where(self.nodes.choice < 0, self.nodes.count, 0.0)
         in_class = sum_by(
             self.contents.node_class, (~self.contents.of_gpu).astype(np.float64), len(self.nodes)
         )
-        lp.constrain(in_class @ n <= counts, name="count")
+        lp.constrain(in_class @ n <= counts + self._of_bindings(1.0) @ z, name="count")
         self._shared_resources(lp, h)
         self._pieces(lp, y, h)
-        self._reserve(lp, h, c, n)
+        self._reserve(lp, h, c, z, n)
 
     @cached_property
     def _most_held(self) -> FloatArray:
         gpus = np.array([part.gpus * part.share for part in self.parts])[self.held.part]
-        r = self.held.node_class
+        r, room = self.held.node_class, self.nodes.room[self.held.node_class]
+        owner = self._owner_of_part[self.held.part]
+        for number in np.unique(owner[owner > 0]).tolist():
+            room[owner == number] += self.nodes.inside(number, 0)[r[owner == number]]
         # Parts that fit on the GPUs of one node, times the nodes of the class.
-        most: FloatArray = np.floor(self.nodes.room[r] / gpus + ROUNDING) * self.nodes.count[r]
+        most: FloatArray = np.floor(room / gpus + ROUNDING) * self.nodes.count[r]
         return most
+
+    @cached_property
+    def _to_choose(self) -> IntArray:
+        """Classes of nodes on which cells are bound in one way of several."""
+        return np.flatnonzero(self.nodes.choice >= 0)
+
+    def _of_bindings(self, each: FloatArray | float) -> sp.csr_matrix:
+        """A row for each class of nodes with this amount (of each class) of its column z."""
+        r = self._to_choose
+        amount = np.broadcast_to(each, len(self.nodes))[r]
+        return sp.csr_matrix((amount, (r, np.arange(len(r)))), shape=(len(self.nodes), len(r)))
 
     def most_contents(self, node_class: IntArray, of_gpu: BoolArray) -> FloatArray:
         """How often each of these contents can occur: number of nodes of its class, or of their
@@ -382,12 +413,20 @@ class Space:
         most: FloatArray = np.minimum(owned, there).astype(np.float64)
         return most
 
-    def _reserve(self, lp: LinearProgram, h: Variables, c: Variables, n: Variables) -> None:
-        """Rows ``reserved``, ``inside`` and ``beside``: every cell of a tenant is on some node, its
-        jobs are inside of its cells, and other jobs use no GPU of them.
+    def _reserve(
+        self, lp: LinearProgram, h: Variables, c: Variables, z: Variables, n: Variables
+    ) -> None:
+        """Rows ``binding``, ``reserved``, ``inside`` and ``beside``: cells are bound on every node
+        with jobs that stay, every cell of a tenant is on some node, its jobs are inside of its
+        cells, and other jobs use no GPU of them.
         """
         if self.reserved is None:
             return
+        choice = self.nodes.choice[self._to_choose]
+        if len(choice):
+            _, at = np.unique(choice, return_index=True)
+            nodes = self.nodes.count[self._to_choose[at]].astype(np.float64)
+            lp.constrain(sum_by(choice, 1.0, len(at)) @ z == nodes, name="binding")
         owner, size, r = self.cells
         R, gpus = len(self.nodes), size.astype(np.float64)
         for number, one in enumerate(self.reserved.tenants, start=1):
@@ -397,17 +436,35 @@ class Space:
                 name = f"{number} {least}"
                 own = np.where((owner == number) & (size == least), 1.0, 0.0)
                 total = sp.csr_matrix(own[np.newaxis, :])
-                lp.constrain(total @ c == [float(owned)], name=f"reserved {name}")
+                bound = sp.csr_matrix(self._bound(number, least)[np.newaxis, :])
+                lp.constrain(total @ c + bound @ z == [float(owned)], name=f"reserved {name}")
                 larger = np.where((owner == number) & (size >= least), gpus, 0.0)
                 taken = np.where(of_tenant & (cell >= least), cell, 0.0)[self.held.part]
                 inside = sum_by(self.held.node_class, taken, R)
-                lp.constrain(inside @ h <= sum_by(r, larger, R) @ c, name=f"inside {name}")
+                blocks = (
+                    self.nodes.inside(number, self.reserved.sizes.index(least)) * least
+                ).astype(float)
+                rest = self._of_bindings(blocks) @ z
+                lp.constrain(inside @ h <= sum_by(r, larger, R) @ c + rest, name=f"inside {name}")
         for number, least in enumerate(self.reserved.sizes):
             free = self.nodes.blocks[number]
             cells = sum_by(r, np.where(size >= least, gpus, 0.0), R)
             others = sum_by(self.contents.node_class, self._taken_by_others(number) * least, R)
-            there = (free * self.nodes.count * least).astype(np.float64)
-            lp.constrain(cells @ c + others @ n <= there, name=f"beside {least}")
+            there = (free * least).astype(np.float64)
+            fixed = np.where(self.nodes.choice < 0, there * self.nodes.count, 0.0)
+            chosen = self._of_bindings(there) @ z
+            lp.constrain(cells @ c + others @ n <= fixed + chosen, name=f"beside {least}")
+
+    def _bound(self, owner: int, size: int) -> FloatArray:
+        """Cells of a tenant and size that are bound on a node of each class with a column z."""
+        found = [
+            sum(
+                cell.tenant == owner - 1 and cell.size == size
+                for cell in self.nodes.ways[r][0].cells
+            )
+            for r in self._to_choose.tolist()
+        ]
+        return np.array(found, np.float64)
 
     @cached_property
     def gpus_of_contents(self) -> IntArray:
@@ -477,7 +534,9 @@ class Space:
     def has_rows(block: str) -> bool:
         """Whether a block of rows is one of a space."""
         named = ("shared ", "reserved ", "inside ", "beside ")
-        return block in ("seats", "part", "node", "count", "pieces") or block.startswith(named)
+        return block in ("seats", "part", "node", "count", "pieces", "binding") or block.startswith(
+            named
+        )
 
     @property
     def decides_gpus(self) -> bool:
@@ -490,7 +549,7 @@ class Space:
     def columns(self) -> int:
         """Columns beside those of the classes."""
         first = len(self.gangs.type_) + len(self.held.part)
-        return first + len(self.cells.size) + len(self.contents.row)
+        return first + len(self.cells.size) + len(self._to_choose) + len(self.contents.row)
 
     def read(self, point: FloatArray) -> GangSeats:
         """Seats of the last columns of a whole point."""
@@ -498,9 +557,28 @@ class Space:
         first = len(self.gangs.type_)
         second = first + len(self.held.part)
         third = second + len(self.cells.size)
+        fourth = third + len(self._to_choose)
         return GangSeats(
-            self, whole[:first], whole[first:second], whole[second:third], whole[third:]
+            self,
+            whole[:first],
+            whole[first:second],
+            whole[second:third],
+            whole[fourth:],
+            *self._bindings(whole[third:fourth]),
         )
+
+    def _bindings(self, z: IntArray) -> tuple[tuple[IntArray, ...], ReservedCells | None]:
+        """Nodes of each class, and the cells with those that are bound there."""
+        if self.reserved is None:
+            return self.nodes.members, None
+        members, bound = list(self.nodes.members), list[CellOnGpus]()
+        used: Counter[int] = Counter()
+        for r, many in zip(self._to_choose.tolist(), z.tolist(), strict=True):
+            some = slice(used[int(self.nodes.choice[r])], used[int(self.nodes.choice[r])] + many)
+            members[r] = self.nodes.members[r][some]
+            bound += [cell for way in self.nodes.ways[r][some] for cell in way.cells]
+            used[int(self.nodes.choice[r])] += many
+        return tuple(members), self.reserved.with_bound(bound)
 
 
 def _refuse_other_needs(parts: Sequence[GangPart], reserved: ReservedCells | None) -> None:
