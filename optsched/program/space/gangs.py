@@ -20,7 +20,6 @@ from optsched.instance.staying import must_stay
 from optsched.program.space.cells import NodeWay, ReservedCells, owner_of_columns
 from optsched.program.space.contents import ROUNDING, GpuRoom
 
-NO_WAYS: tuple[NodeWay, ...] = ()
 ANYWHERE = 0
 """Level of gangs that may have GPUs of any nodes of their pool."""
 
@@ -252,30 +251,18 @@ class NodeClasses:
             free = blocks[0].copy()
         own = np.maximum(cluster.own_capacity - staying.used, 0.0)
         taken = _taken(instance, apart)
-        of_node, single = staying.rooms_for(instance, types.kinds)
-        # No such GPUs have the number 0.
-        rooms: dict[tuple[GpuRoom, ...], int] = {(): 0}
-        room = np.zeros(len(free), np.int64)
-        for some, left in of_node.items():
-            room[some] = rooms.setdefault(left, len(rooms))
-        room_of_single = [rooms.setdefault((left,), len(rooms)) for _, left in single]
+        rooms, room, at, room_of_single = _rooms(instance, types, staying)
         usable = cluster.usable(instance.now)
         ways = {} if reserved is None else reserved.ways
         to_choose = mask_of(list(ways), len(free))
         whole = np.flatnonzero(usable & ((free > 0) | (room > 0)) & ~to_choose)
         of_way = [(one, way) for one, some in sorted(ways.items()) for way in some]
         bound = np.array([one for one, _ in of_way], np.int64)
-        at = np.array([some for some, _ in single], np.int64)
         there = usable[at]
         node = np.concatenate([whole, bound, at[there]])
         alone = np.arange(len(node)) >= len(whole) + len(bound)
-        room = np.concatenate(
-            [
-                room[whole],
-                np.where(usable[bound], room[bound], 0),
-                np.array(room_of_single, np.int64)[there],
-            ]
-        )
+        of_nodes = room[whole], np.where(usable[bound], room[bound], 0)
+        room = np.concatenate([*of_nodes, room_of_single[there]])
         blocks = np.where(alone, 0, blocks[:, node])
         for place, (_, way) in enumerate(of_way, start=len(whole)):
             blocks[:, place] = way.blocks
@@ -291,16 +278,13 @@ class NodeClasses:
         choice, kind = _choices(ways, node, slice(len(whole), len(whole) + len(bound)), same)
         alike = group_rows((*same, gpus, *blocks, choice, kind), len(node))
         first = alike.first
-        order = np.argsort(alike.inverse, kind="stable")
         ends = np.cumsum(alike.count)[:-1]
-        every_room = tuple(rooms)
-        rows = np.split(order, ends)
-        chosen = [NO_WAYS] * len(whole) + [(way,) for _, way in of_way]
-        chosen += [NO_WAYS] * int(there.sum())
+        rows = np.split(np.argsort(alike.inverse, kind="stable"), ends)
+        chosen = dict(enumerate((way for _, way in of_way), start=len(whole)))
         return cls(
             pool[first],
             gpus[first],
-            tuple(every_room[number] for number in room[first].tolist()),
+            tuple(rooms[number] for number in room[first].tolist()),
             own[first],
             member[:, first].T,
             group[:, first],
@@ -309,7 +293,7 @@ class NodeClasses:
             tuple(node[some] for some in rows),
             blocks[:, first],
             choice[first],
-            tuple(tuple(way for row in some.tolist() for way in chosen[row]) for some in rows),
+            tuple(tuple(chosen[row] for row in some.tolist() if row in chosen) for some in rows),
         )
 
     def __len__(self) -> int:
@@ -354,6 +338,21 @@ class NodeClasses:
         number = np.array([rooms[some] for some in self.rooms], np.int64)
         keys = (self.pool, self.gpus, number, *self.own.T, *self.taken, *self.blocks)
         return group_rows(keys, len(self)).inverse
+
+
+def _rooms(
+    instance: Instance, types: GangTypes, staying: Staying
+) -> tuple[Sequence[tuple[GpuRoom, ...]], IntArray, IntArray, IntArray]:
+    """What jobs that stay leave of GPUs: all kinds of it, the kind of each node together with the
+    rest of the node, and the nodes and kinds of single GPUs. Kind 0 is nothing.
+    """
+    of_node, single = staying.rooms_for(instance, types.kinds)
+    rooms: dict[tuple[GpuRoom, ...], int] = {(): 0}
+    room = np.zeros(instance.cluster.numbering.nodes, np.int64)
+    for some, left in of_node.items():
+        room[some] = rooms.setdefault(left, len(rooms))
+    kinds = np.array([rooms.setdefault((left,), len(rooms)) for _, left in single], np.int64)
+    return tuple(rooms), room, np.array([some for some, _ in single], np.int64), kinds
 
 
 def _choices(
