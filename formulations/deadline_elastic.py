@@ -69,7 +69,7 @@ from optsched.instance.durations import UNLIMITED, OutOfTime, Timer
 from optsched.program import Assumption, Expression, LinearProgram, Variables
 from optsched.program.integers import rounded_up
 from optsched.solution import Conflict, Schedule, Termination
-from optsched.solution.plan import Later, LinearPlan, Parts
+from optsched.solution.plan import Later, LinearPlan, Parts, Shortage
 
 MOST_COLUMNS = 1_000_000
 MOST_AS_IT_IS = 10_000
@@ -181,7 +181,8 @@ class DeadlineElastic(Formulation):
     The time limit holds for the rule, too. Once seven tenths of it are over, the best plan so far
     is the answer: of a plan that is not finished the jobs that it has planned. Then no program is
     built, and there is no bound. Of a plan by rule alone no rows of capacity are made: its room is
-    checked step by step.
+    checked step by step. Where sums show that jobs which must all be kept need more time on GPUs
+    than there is, as in `deadline-fluid`, there is no plan by rule either.
 
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines, or the instance
@@ -272,7 +273,8 @@ class DeadlineElastic(Formulation):
             self.timer.part(FOR_PROGRAM),
             None if options.program else ASKED,
         )
-        if not self.searches and options.slot is None:
+        # Where sums show that no plan keeps all, none is searched.
+        if (not self.searches and options.slot is None) or program.shortage is not None:
             return program.without_search()
         try:
             return program.plan()
@@ -682,6 +684,7 @@ class ElasticProgram(DeadlineProgram):
             self.complete,
             self._describe,
             assumption=self._assumption,
+            shortage=lambda: self.shortage,
             refuted_by=self._fluid if self.formulation.refutes and self.slot is None else None,
             known=self._known,
             later=(self._later(),) if chooses else (),
@@ -1399,11 +1402,19 @@ class ElasticProgram(DeadlineProgram):
             "so for every plan",
         )
 
-    def _fluid(self) -> LinearPlan:
+    @property
+    def _relaxed(self) -> FluidProgram:
         """The program in which jobs may change at any moment, without cost: it bounds all plans."""
         timer = self.formulation.timer  # all of it: no program is built after this one
-        fluid = FluidProgram(self.C, self.supply, self.optional, True, timer=timer)
-        return fluid.program_first()
+        return FluidProgram(self.C, self.supply, self.optional, True, timer=timer)
+
+    @cached_property
+    def shortage(self) -> Shortage | None:
+        """Jobs that need more time on a resource than there is, as of `FluidProgram`."""
+        return self._relaxed.shortage
+
+    def _fluid(self) -> LinearPlan:
+        return self._relaxed.program_first()
 
     def _describe(self, block: str, number: int) -> str:
         if block == "capacity":

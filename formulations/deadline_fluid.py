@@ -41,14 +41,15 @@ from formulations.level_planner import (
     stretches_of,
 )
 from formulations.level_table import LevelTable
+from formulations.time_shortage import Overload, TimeNeeded
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Candidates, Classes, JobRows
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.instance.durations import UNLIMITED, OutOfTime, Timer
 from optsched.program import LinearProgram
-from optsched.solution import Schedule
-from optsched.solution.plan import LinearPlan, Relaxation, Sifting, Slices
+from optsched.solution import Conflict, Schedule
+from optsched.solution.plan import LinearPlan, Relaxation, Shortage, Sifting, Slices
 
 MOST_COLUMNS = 1_000_000
 """Columns y above which intervals are merged: a program of so many is solved in half a minute."""
@@ -64,6 +65,10 @@ work: the first number at the prices of the relaxation, the second at those of t
 """
 MOST_BOUNDING = 20_000
 """The limit if only a bound is asked for: such a program is solved in a fraction of a second."""
+COUNTED_FROM = 4_000
+"""Columns times moments from which on sums of needs come before the program: duals of a smaller one
+name fewer requirements, in less time than a user notices.
+"""
 NOTHING = 1e-10
 """A time below this fraction of an interval is rounding of a solver."""
 FOR_BUILDING = 0.7
@@ -118,7 +123,9 @@ class DeadlineFluid(Formulation):
     at the level with the least GPU time that still meets its deadline. The better one is the
     answer, within the bound of the program; a note says which it is. If neither keeps all
     deadlines, the answer is undecided. If this program is infeasible, no schedule keeps all
-    deadlines. Work of less than 1e-4 s counts as so much, as in `deadline-elastic`.
+    deadlines. Of many jobs sums may show that first: in some window of time they need more of a
+    resource than there is (`formulations.time_shortage`); no program is solved then. Work of less
+    than 1e-4 s counts as so much, as in `deadline-elastic`.
 
     A program of 300,000 columns y or more without a choice is solved by sifting
     (`optsched.solving.sifting`): it begins with the columns that are cheapest at the prices of a
@@ -398,10 +405,60 @@ class FluidProgram(DeadlineProgram):
             self.complete,
             self._describe,
             declined=self._declined,
+            shortage=lambda: self.shortage,
             relaxation=relaxation,
             sifting=self._sifting if self._is_sifted else None,
             refuted_by=self._merged(MOST_REFUTING).program_first if self._is_sifted else None,
         )
+
+    # --- more work than time ----------------------------------------------------------------------
+
+    @cached_property
+    def shortage(self) -> Shortage | None:
+        """Jobs that need more time on a resource than there is, by sums (`time_shortage`); None of
+        small programs.
+        """
+        if len(self.c) * len(self.moments) < COUNTED_FROM:
+            return None
+        columns = np.flatnonzero(self.must[self.k] & np.isfinite(self.d))
+        if not len(columns):
+            return None
+        k, d = self.k[columns], self.d[columns]
+        first = np.flatnonzero(np.diff(k, prepend=-1))
+        planned, pools = k[first], self.C.resources.pool[self.renewable] >= 0
+        uses = self.uses[:, columns].toarray()
+        uses = np.vstack([uses, uses[pools].sum(axis=0)])
+        moments = np.append(0.0, self._changes)
+        capacity = self.supply.at(moments)[self.renewable]
+        needed = TimeNeeded(
+            self.release[planned],
+            np.maximum.reduceat(self.due[columns], first),
+            np.minimum.reduceat(d, first),
+            self.C.count[planned] * np.minimum.reduceat(uses * d, first, axis=1),
+            moments,
+            np.vstack([capacity, capacity[pools].sum(axis=0)]),
+        )
+        overload = needed.greatest_overload()
+        return None if overload is None else self._in_short_supply(overload, planned)
+
+    def _in_short_supply(self, overload: Overload, planned: IntArray) -> Shortage:
+        """An overload in words; its classes are indices of ``planned``."""
+        unit = "GPU seconds of all pools"
+        if overload.resource < len(self.renewable):
+            resource = int(self.renewable[overload.resource])
+            name = self.C.resources.names[resource]
+            of_pool = self.C.resources.pool[resource] >= 0
+            unit = f"GPU seconds of pool {name}" if of_pool else f"seconds of {name}"
+        start, end = self.now + overload.start, self.now + overload.end
+        words = (
+            f"from {start:g} s to {end:g} s there are {overload.available:,.10g} {unit}, "
+            f"and these jobs need at least {overload.asked:,.10g}"
+        )
+        jobs = [Conflict("work", k, self._of_class(k)) for k in planned[overload.classes].tolist()]
+        conflicts = (Conflict("capacity", -1, words), *jobs)
+        return Shortage(conflicts, overload.asked, overload.available)
+
+    # --- a smaller program ------------------------------------------------------------------------
 
     @property
     def _has_smaller(self) -> bool:

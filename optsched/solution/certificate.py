@@ -100,8 +100,11 @@ class Certificate(Displayed):
 
     @property
     def largest_residual(self) -> float:
-        """Of the point. That of the duals is left out: the bound holds whatever their signs."""
-        return max((r for name, r in self.residuals.items() if name != "duals"), default=0.0)
+        """Of the point. That of the duals is left out: the bound holds whatever their signs. So are
+        amounts that were counted.
+        """
+        others = ("duals", ASKED, AVAILABLE)
+        return max((r for name, r in self.residuals.items() if name not in others), default=0.0)
 
     def _headline(self) -> str:
         if not self.ok:
