@@ -918,6 +918,8 @@ class FluidProgram(DeadlineProgram):
         self._check_room(column, start, end, self.edges[:-1], self.G)
 
         first = np.searchsorted(self.edges, start + self._slack(start), "right") - 1
+        # An interval far from now may be shorter than what the clock rounds off.
+        first = np.minimum(first, self.first[column] + self.size[column] - 1)
         # A stretch of rounding is in one interval, too.
         count = np.maximum(np.searchsorted(self.edges, end - self._slack(end), "left") - first, 1)
         stretch, t = owners(count), ranges(first, count)

@@ -36,6 +36,8 @@ DONE = 1e-6
 certificates."""
 SHORTEST = 1e-4
 """Seconds of work that a job has at least (`shortest_work`)."""
+LATEST = 1e11
+"""Latest ``now`` of plans with deadlines: numbers there are 1.5e-5 s apart."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
 NO_VALUE = "all deadlines that it could keep have the value 0: a plan without it is as good"
 TAKEN = "running jobs, nodes that open later or a restart leave it too little of that"
@@ -318,7 +320,15 @@ def shortest_work(now: float) -> float:
     """Seconds that count for work of less: solvers keep rows to about 1e-7 s, and a clock that
     counts seconds from 1970 rounds begins and ends by 2e-7 s. With less work nobody could tell
     whether a job is done.
+
+    Raises `InvalidInput` for a clock that is too coarse, such as one of milliseconds since 1970.
     """
+    if abs(now) > LATEST:
+        raise InvalidInput(
+            "now",
+            f"{now:g} s",
+            f"at most {LATEST:g} s: later, such numbers do not tell work of half a minute from none",
+        )
     return max(SHORTEST, 2.0 * float(np.spacing(abs(now))) / DONE)
 
 

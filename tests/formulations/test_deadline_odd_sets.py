@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from plan_instances import made, verified
+from refusals import refuses
 
 import optsched
 from formulations.deadline_elastic import DeadlineElastic
@@ -251,3 +252,21 @@ def test_work_that_the_clock_can_hardly_measure_keeps_its_certificate() -> None:
         assert found.certificate.ok
         assert found.schedule is not None
         assert len(found.schedule.to_records()) == 1
+
+
+@pytest.mark.parametrize("formulation", ["deadline-fluid", "deadline-elastic", "elasticflow"])
+def test_a_clock_that_is_too_coarse_is_refused(formulation: str) -> None:
+    """In milliseconds since 1970 a job of a second would count as 500 s."""
+    now = 1.7e12
+    jobs = [{"id": "j", "steps": 1.0, "deadline": now + 50.0, "throughput": {"p": 1.0}, "gpus": 1}]
+    with refuses("now: found 1.7e+12 s, expected at most 1e+11 s: later, ..."):
+        optsched.solve(on_one_pool(1, jobs, now), formulation)
+
+
+@pytest.mark.parametrize("formulation", ["deadline-fluid", "deadline-elastic"])
+def test_jobs_that_begin_after_the_precision_of_numbers_have_a_plan(formulation: str) -> None:
+    """The time that counts as rounding is longer than the job."""
+    far = 1e13
+    job = {"id": "j", "steps": 1.0, "arrival": far, "deadline": far + 5.0, "gpus": 1}
+    instance = on_one_pool(1, [job | {"throughput": {"p": 1.0}}])
+    assert verified(optsched.solve(instance, formulation)).status == "optimal"
