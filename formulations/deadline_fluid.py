@@ -373,6 +373,8 @@ class FluidProgram(DeadlineProgram):
         no plan in time.
         """
         self._refuse_impossible()
+        if self.shortage is not None:  # no rule finds a plan, and no program is solved
+            return self._merged(MOST_BOUNDING).to_plan(witness_first=False)
         if self.timer.seconds is None or not self.has_schedule:
             return self.to_plan(witness_first=self.has_schedule)
         try:
@@ -486,9 +488,9 @@ class FluidProgram(DeadlineProgram):
         return is_whole and not self.chooses.any() and len(self.of) >= SIFTED_FROM
 
     def _merged(self, most: int) -> FluidProgram:
-        """The relaxation with fewer intervals; a plan by rule that is known is its own, too."""
+        """The relaxation with fewer intervals; what is known without intervals holds for it, too."""
         merged = replace(self, merges_above=most)
-        for name in ("jobs", "by_rule"):
+        for name in ("jobs", "by_rule", "shortage"):
             if name in vars(self):
                 vars(merged)[name] = vars(self)[name]
         return merged

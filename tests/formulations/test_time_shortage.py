@@ -127,11 +127,16 @@ def test_a_solver_finds_no_schedule_where_sums_find_none(monkeypatch: pytest.Mon
         assert optsched.solve(instance, "deadline-fluid").status is Status.INFEASIBLE
 
 
-def test_a_large_set_is_refused_before_any_plan_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("formulation", ["deadline-fluid", "deadline-elastic"])
+def test_a_large_set_is_refused_before_any_plan_is_made(
+    monkeypatch: pytest.MonkeyPatch, formulation: str
+) -> None:
     """A rule would look for room for each of 200 jobs, and a program would have 10,000 columns."""
     monkeypatch.setattr("formulations.deadline_elastic.DeadlineElastic.rule", None)
+    none = property(lambda program: pytest.fail("a plan by rule is made"))
+    monkeypatch.setattr("formulations.deadline_fluid.FluidProgram.by_rule", none)
     jobs = [job(100.0 + i, 5000.0 + i) for i in range(200)]
-    solution = counted(two_pools(jobs), "deadline-elastic")
+    solution = optsched.solve(two_pools(jobs), formulation, time_limit=600.0)
     words = solution.conflicts[0].words
     assert words.startswith("from 0 s to 51") and "GPU seconds of pool a" in words
 
