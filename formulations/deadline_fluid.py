@@ -45,6 +45,7 @@ from formulations.time_shortage import Overload, TimeNeeded
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Candidates, Classes, JobRows
+from optsched.display.text import enumerated
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.instance.durations import UNLIMITED, OutOfTime, Timer
 from optsched.program import LinearProgram
@@ -69,6 +70,8 @@ COUNTED_FROM = 4_000
 """Columns times moments from which on sums of needs come before the program: duals of a smaller one
 name fewer requirements, in less time than a user notices.
 """
+MOST_DETAILED = 8
+"""Jobs of which a shortage says what each needs; of more it has the names alone."""
 NOTHING = 1e-10
 """A time below this fraction of an interval is rounding of a solver."""
 FOR_BUILDING = 0.7
@@ -456,7 +459,11 @@ class FluidProgram(DeadlineProgram):
             f"from {start:g} s to {end:g} s there are {overload.available:,.10g} {unit}, "
             f"and these jobs need at least {overload.asked:,.10g}"
         )
-        jobs = [Conflict("work", k, self._of_class(k)) for k in planned[overload.classes].tolist()]
+        short = planned[overload.classes].tolist()
+        jobs = [Conflict("work", k, self._of_class(k)) for k in short]
+        if len(short) > MOST_DETAILED:
+            names = [self.C.job_name(k).removeprefix("job ") for k in short]
+            jobs = [Conflict("work", -1, f"they are {enumerated(names, 'and')}")]
         conflicts = (Conflict("capacity", -1, words), *jobs)
         return Shortage(conflicts, overload.asked, overload.available)
 
