@@ -137,9 +137,9 @@ def test_a_large_set_is_refused_before_any_plan_is_made(
     monkeypatch.setattr("formulations.deadline_fluid.FluidProgram.by_rule", none)
     jobs = [job(100.0 + i, 5000.0 + i) for i in range(200)]
     solution = optsched.solve(two_pools(jobs), formulation, time_limit=600.0)
-    window, jobs = [conflict.words for conflict in solution.conflicts]
+    window, named = [conflict.words for conflict in solution.conflicts]
     assert window.startswith("from 0 s to 51") and "GPU seconds of pool a" in window
-    assert jobs.startswith("they are j") and jobs.endswith(", j197, j198 and j199")
+    assert named.startswith("they are j") and named.endswith(", j197, j198 and j199")
 
 
 def test_a_wrong_sum_in_a_file_is_refused() -> None:
