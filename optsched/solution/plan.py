@@ -302,8 +302,8 @@ class LinearPlan:
     of_schedule: Callable[[Schedule], LinearPlan] | None = None
     rounding: float = 0.0
     bound: float | None = None
-    unit: ClassVar[float] = 1.0
-    """Value of a unit of the program's cost, as of a `TimelinePlan`."""
+    cost_unit: ClassVar[float] = 1.0
+    """Value of a unit of the cost that a solver reports."""
     units: ClassVar[Units] = AS_IT_IS
 
     def to_refute(self) -> LinearPlan:
@@ -358,20 +358,25 @@ class TimelinePlan:
     ----------
     classes : Classes
     timeline : TimelineProgram
-    unit : float
-        Seconds per unit of time, and value of a unit of its cost.
+    time_unit : float
+        Seconds per unit of the timeline's time.
     job : IntArray, shape (A,)
     column : IntArray, shape (M,)
     """
 
     classes: Classes
     timeline: TimelineProgram
-    unit: float
+    time_unit: float
     job: IntArray
     column: IntArray
     units: ClassVar[Units] = AS_IT_IS
     assumption: ClassVar[Assumption | None] = None
     """Nothing is taken for granted of requirements in conflict."""
+
+    @property
+    def cost_unit(self) -> float:
+        """Value of a unit of the cost that a solver reports: costs of a timeline are times."""
+        return self.time_unit
 
     @cached_property
     def program(self) -> LinearProgram:
@@ -395,7 +400,7 @@ class TimelinePlan:
         """The schedule of starts and modes."""
         now = self.classes.instance.now
         end = start + self.timeline.duration[mode]
-        seconds = np.float64(self.unit)
+        seconds = np.float64(self.time_unit)
         return Schedule.sorted(
             self.classes, self.job, self.column[mode], now + start * seconds, now + end * seconds
         )
@@ -424,32 +429,34 @@ class TimelinePlan:
             fits = np.bincount(self.timeline.activity[mode], minlength=len(self.job)) > 0
             job = names[int(self.job[int(np.argmin(fits))])]
             raise ValueError(f"job {job} runs in a configuration that does not fit")
-        start = np.round((schedule.start[row] - self.classes.instance.now) / self.unit).astype(
+        start = np.round((schedule.start[row] - self.classes.instance.now) / self.time_unit).astype(
             np.int64
         )
-        length = np.round((schedule.end[row] - schedule.start[row]) / self.unit).astype(np.int64)
+        length = np.round((schedule.end[row] - schedule.start[row]) / self.time_unit).astype(
+            np.int64
+        )
         wrong = np.flatnonzero(length != self.timeline.duration[mode])
         if len(wrong):
             a = int(wrong[0])
-            needs = self.timeline.duration[mode[a]] * self.unit
+            needs = self.timeline.duration[mode[a]] * self.time_unit
             raise ValueError(
-                f"job {names[int(self.job[a])]} runs {length[a] * self.unit:g} s, "
+                f"job {names[int(self.job[a])]} runs {length[a] * self.time_unit:g} s, "
                 f"expected {needs:g} s"
             )
         return start, mode
 
     def value(self, schedule: Schedule) -> float:
         """Objective of a schedule."""
-        return self.timeline.objective(*self.complete(schedule)) * self.unit
+        return self.timeline.objective(*self.complete(schedule)) * self.time_unit
 
     def noise(self, schedule: Schedule) -> float:
         """Costs are whole: a bound within half a unit is the cost itself."""
-        return 0.5 * self.unit
+        return 0.5 * self.time_unit
 
     def known_value(self) -> float | None:
         """Objective of a list schedule; None if none was found that keeps all there is."""
         found = list_schedule(self.timeline)
-        return None if found is None else self.timeline.objective(*found) * self.unit
+        return None if found is None else self.timeline.objective(*found) * self.time_unit
 
     def certify(self, schedule: Schedule, value: float, proof: str) -> Certificate:
         """Check a schedule in integers: nothing is off by less than a unit."""
@@ -459,7 +466,7 @@ class TimelinePlan:
         for name, number, amount in self.timeline.violations(start, mode):
             residuals[name] = max(residuals.get(name, 0.0), float(amount))
             problems.append(f"{self._words(name, number)} is broken by {amount}")
-        actual = self.timeline.objective(start, mode) * self.unit
+        actual = self.timeline.objective(start, mode) * self.time_unit
         residuals["objective"] = abs(actual - value) / max(abs(actual), abs(value), 1e-300)
         if residuals["objective"] > 1e-9:
             problems.append(

@@ -251,9 +251,9 @@ class _Run:
 
 def _objective_of(program: AllocationProgram | Plan) -> Callable[[float], float | None]:
     """The objective where a solver reports a value of a program."""
-    # Timelines count in their unit of time
-    unit = 1.0 if isinstance(program, AllocationProgram) else program.unit
-    return lambda value: program.units.objective(unit * value)
+    # A solver of a timeline reports its cost in units of time, not in seconds.
+    cost_unit = 1.0 if isinstance(program, AllocationProgram) else program.cost_unit
+    return lambda value: program.units.objective(cost_unit * value)
 
 
 @contextmanager

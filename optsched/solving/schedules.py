@@ -802,7 +802,7 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> SolvedProgram:
         verdict = better_schedule(engine, plan.timeline, cost)
         if verdict.bound is None:
             return verdict
-        return replace(verdict, bound=verdict.bound * plan.unit)
+        return replace(verdict, bound=verdict.bound * plan.time_unit)
 
     outcome = cross_checked(engine, outcome, look_for_better, lambda values: certify(values, None))
     assert outcome.x is not None
@@ -902,9 +902,11 @@ def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
         raise SolverCrashed(
             f"solver {engine.chosen.name} returned an activity in a mode of another"
         )
-    value = plan.timeline.objective(start, mode) * plan.unit
+    value = plan.timeline.objective(start, mode) * plan.time_unit
     bound = (
-        None if values.bound is None or not np.isfinite(values.bound) else values.bound * plan.unit
+        None
+        if values.bound is None or not np.isfinite(values.bound)
+        else values.bound * plan.time_unit
     )
     certificate = plan.certify(
         plan.read(start, mode), value, "none" if bound is None else "claimed"
@@ -912,9 +914,9 @@ def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
     problems = list(certificate.problems)
     claims = values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT)
     accepted = max(OPTIMALITY, engine.limits.gap or 0.0)
-    half = 0.5 * plan.unit  # costs are whole: a bound within half a unit is the cost itself
+    half = 0.5 * plan.time_unit  # costs are whole: a bound within half a unit is the cost itself
     closed = bound is not None and (is_closed(value, bound, accepted, half) or value <= bound)
-    stated = None if values.objective is None else values.objective * plan.unit
+    stated = None if values.objective is None else values.objective * plan.time_unit
     if claims and stated is not None and value > stated + half:
         problems.append(
             f"the solver states the objective {stated:.9g}, its schedule has {value:.9g}"
