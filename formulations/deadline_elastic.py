@@ -49,7 +49,7 @@ from formulations.level_planner import (
     schedule_of,
     stretches_of,
 )
-from formulations.level_prices import PricedLevels
+from formulations.level_prices import PricedLevels, pieces_of
 from formulations.level_sweep import plan_by_sweeps
 from formulations.level_table import LevelTable
 from optsched.arrays import (
@@ -70,6 +70,7 @@ from optsched.program import Assumption, Expression, LinearProgram, Variables
 from optsched.program.integers import rounded_up
 from optsched.solution import Conflict, Schedule, Termination
 from optsched.solution.plan import Later, LinearPlan, Parts, Shortage
+from optsched.solution.time_prices import TimePrices
 
 MOST_COLUMNS = 1_000_000
 MOST_AS_IT_IS = 10_000
@@ -168,8 +169,8 @@ class DeadlineElastic(Formulation):
 
     Where the first plan by rule does not keep all of 200 to 2,000 jobs, and some may be declined,
     prices of time on GPUs are sought (`formulations.level_prices`): no plan keeps more value than
-    they allow. Jobs that cost more than they are worth at these prices come last in the plans by
-    rule. With this bound a program of more than 40,000 x is not solved. Without prices the bound of
+    they allow. The solution keeps the prices, which prove its bound. Jobs that cost more than they
+    are worth at these prices come last in the plans by rule. With this bound a program of more than 40,000 x is not solved. Without prices the bound of
     a plan by rule counts only the jobs that are late even alone; that of `deadline-fluid` is
     better.
 
@@ -308,7 +309,7 @@ class DeadlineElastic(Formulation):
         )
         if swept is not None and found.merit < swept.merit:
             found = swept._replace(stopped=found.stopped)
-        return found._replace(at_most=priced.at_most)
+        return found._replace(time_prices=priced.found)
 
     @property
     def refutes(self) -> bool:
@@ -350,20 +351,21 @@ class PricedJobs:
     program : ElasticProgram
     jobs : sequence of LevelJob
     timer : Timer
-    at_most : float
-        No plan keeps jobs of more value, as far as prices were asked for.
+    found : TimePrices or None
+        The prices, once they were asked for; None where there are none.
     """
 
     program: ElasticProgram
     jobs: Sequence[LevelJob]
     timer: Timer
-    at_most: float = math.inf
+    found: TimePrices | None = None
 
     def __call__(self, known: float) -> set[int] | None:
-        prices = self.program.priced.prices(known, self.timer)
+        priced = self.program.priced()
+        prices = priced.prices(known, self.timer)
         if prices is None:
             return None
-        self.at_most = prices.kept
+        self.found = TimePrices(self.program.resource_names, priced.ends, prices.price)
         of_job = self.program.C.of_job
         return {
             number
@@ -471,20 +473,31 @@ class ElasticProgram(DeadlineProgram):
         """
         return self.levels.beside(self._beside_late, self.levels.exempt)
 
-    @property
-    def priced(self) -> PricedLevels:
-        """The jobs as they pay prices for the time on GPUs."""
+    def priced(self, ends: FloatArray | None = None) -> PricedLevels:
+        """The jobs as they pay prices for the time on GPUs, which are constant between some ends,
+        or those of `pieces_of`.
+        """
         (k, due, value), able = self.deadlines, self.able
-        held = np.asarray(self.uses.toarray(), np.float64)
         return PricedLevels(
-            self.levels, self.profile, held, self.optional, k[able], due[able], value[able]
+            table=self.levels,
+            profile=self.profile,
+            held=np.asarray(self.uses.toarray(), np.float64),
+            optional=self.optional,
+            k=k[able],
+            due=due[able],
+            value=value[able],
+            ends=pieces_of(due[able]) if ends is None else ends,
         )
 
     @property
-    def _bound(self) -> float | None:
-        """A bound on the value of declined jobs by prices; None where there are none."""
-        lost = float(self.highest_value.sum()) - self.witness.at_most
-        return rounded_up(lost, self._step) if np.isfinite(lost) else None
+    def resource_names(self) -> tuple[str, ...]:
+        """Resources that have prices of time."""
+        return tuple(self.C.resources.names[row] for row in self.renewable.tolist())
+
+    def bound_by(self, prices: TimePrices) -> float:
+        """The least value of declined jobs, as prices of time show."""
+        kept = self.priced(prices.ends).kept_at_most(prices.price)
+        return rounded_up(float(self.highest_value.sum()) - kept, self._step)
 
     @cached_property
     def _beside_late(self) -> Profile:
@@ -662,7 +675,7 @@ class ElasticProgram(DeadlineProgram):
                 f"more than {MOST_HELD:,}; deadline-fluid has a better bound",
             )
         chooses, generates = bool(self.optional.any()), self.generates
-        if self.solved and len(self.of) > MOST_GENERATED and self._bound is not None:
+        if self.solved and len(self.of) > MOST_GENERATED and self.witness.time_prices is not None:
             return self.by_rule_alone(
                 Termination.BY_RULE,
                 f"the program would have {len(self.of):,} levels in intervals, "
@@ -695,7 +708,8 @@ class ElasticProgram(DeadlineProgram):
             parts=self._parts if generates else None,
             of_schedule=self.of_schedule,
             rounding=0.0 if chooses else self._rounded_gpu_time,
-            bound=self._bound if chooses else None,
+            time_prices=self.witness.time_prices if chooses else None,
+            bound_by=self.bound_by if chooses else None,
         )
 
     @property
@@ -1445,15 +1459,15 @@ class RulePlan(NamedTuple):
         As of a `LevelPlan`.
     stopped : bool
         Whether the time was over before the search ended.
-    at_most : float
-        No plan keeps jobs of more value, as prices show.
+    time_prices : TimePrices or None
+        Where prices of time on resources bound what plans keep.
     """
 
     stretches: FloatArray
     times: FloatArray = np.zeros(1)
     merit: tuple[int, float, bool, float] = (0, 0.0, True, 0.0)
     stopped: bool = False
-    at_most: float = math.inf
+    time_prices: TimePrices | None = None
 
     @classmethod
     def of(cls, plan: LevelPlan) -> RulePlan:

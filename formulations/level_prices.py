@@ -5,10 +5,15 @@ At prices of each resource in each piece of time, a job costs at least what its 
 costs where it may change its level at any moment without a restart. Whatever the prices are, no
 plan keeps jobs of more value than
 
-    sum_j max(0, value_j - cost_j)  +  sum over resources and pieces of (price * what there is),
+    sum_j max(0, max_m (value_jm - cost_jm))  +  sum over resources and pieces of (price * what there is),
 
-which is weak duality. A job that costs more than its value is better declined. The search begins
-with the best uniform price of GPUs and follows subgradients.
+over deadlines m, which is weak duality; jobs that must be kept count without the 0. A job that
+costs more than its value is better declined. The search begins with the best uniform price of GPUs
+and follows subgradients.
+
+The cheapest schedule until a deadline is that of a linear program with one row, the work: in each
+piece the job takes levels of the lower convex hull of (work, cost), from waiting on; steps of the
+hulls of all pieces are taken in the order of their cost per work, until the work is done.
 
 B. T. Polyak, "Minimization of unsmooth functionals", USSR Computational Mathematics and Mathematical
 Physics 9 (1969); P. M. Camerini, L. Fratta, F. Maffioli, "On improving relaxation methods by
@@ -30,18 +35,22 @@ from optsched.instance.durations import Timer
 
 PIECES = 12
 """Pieces of time, with about as many deadlines in each; prices are constant in them."""
-UNIFORM, STEPS = 16, 30
-"""Uniform prices that are tried, and steps from the best of them."""
-HALVINGS = 12
-"""Of the logarithm of the price of work; any price of work gives a valid bound."""
+UNIFORM, STEPS = 64, 30
+"""Uniform prices, the best of which is sought, and steps from it."""
 KEPT_DIRECTION = 0.7
 """Part of the last direction that is added to a subgradient."""
 FAILURES = 3
 """Steps without a better bound after which steps get half as long, from the best prices."""
+ALIKE = 3e-3
+"""Relative difference of costs that counts as none where cheapest schedules choose."""
 NEEDED = 1.0 - 1e-6
 """Part of the work that schedules do at least: their checks allow for the rounding of clocks."""
-LEAST_PRICE, MOST_PRICE = 1e-5, 30.0
-"""Prices of work that are tried, relative to the dearest level of a job."""
+
+
+def pieces_of(due: FloatArray) -> FloatArray:
+    """Ends of pieces of time, each with about as many of some deadlines."""
+    ends = np.unique(np.quantile(due, np.arange(1, PIECES + 1) / PIECES)) if len(due) else due
+    return np.asarray(ends[ends > 0])
 
 
 class LevelPrices(NamedTuple):
@@ -49,12 +58,15 @@ class LevelPrices(NamedTuple):
 
     Attributes
     ----------
+    price : FloatArray, shape (R, P)
+        Of a unit of each resource for a second.
     kept : float
         No plan keeps jobs of more value.
     overpriced : BoolArray, shape (K,)
         Classes whose job costs more at the prices than it is worth.
     """
 
+    price: FloatArray
     kept: float
     overpriced: BoolArray
 
@@ -77,6 +89,24 @@ class _CheapestSchedules(NamedTuple):
     excess: FloatArray
 
 
+class _Steps(NamedTuple):
+    """A step of the lower convex hull of each piece and deadline, from one level to the next.
+
+    Attributes
+    ----------
+    before, after : IntArray, shape (P, D)
+        Levels, as rows of the arrays of levels, the last of which is to wait; the same in both where
+        the hull has ended.
+    work, slope : FloatArray, shape (P, D)
+        How much more of the work is done, and what more of it costs per work.
+    """
+
+    before: IntArray
+    after: IntArray
+    work: FloatArray
+    slope: FloatArray
+
+
 @dataclass(frozen=True, eq=False)
 class PricedLevels:
     """Jobs with deadlines, whose levels pay for the time on resources that they hold.
@@ -93,6 +123,8 @@ class PricedLevels:
     k : IntArray, shape (D,)
         Class of each deadline that its job could meet alone, ascending.
     due, value : FloatArray, shape (D,)
+    ends : FloatArray, shape (P,)
+        Ends of pieces of time, ascending; what comes after the last costs nothing.
     """
 
     table: LevelTable
@@ -102,6 +134,19 @@ class PricedLevels:
     k: IntArray
     due: FloatArray
     value: FloatArray
+    ends: FloatArray
+
+    def kept_at_most(self, price: FloatArray) -> float:
+        """The value that no plan exceeds, as prices show; -inf where a job that must be kept cannot
+        be.
+
+        Parameters
+        ----------
+        price : FloatArray, shape (R, P)
+            Of a unit of each resource for a second.
+        """
+        free_after = np.zeros((len(price), len(self._edges) - 1 - price.shape[1]))
+        return self._cheapest(np.hstack([price, free_after]) * self._there).kept
 
     def prices(self, known: float, timer: Timer) -> LevelPrices | None:
         """Good prices; None if a job that must be kept cannot be, or where the time is over.
@@ -113,21 +158,32 @@ class PricedLevels:
         timer : Timer
             Once the time is over, the best prices so far count.
         """
-        uses = self.held.any(axis=1) & (self._there > 0).any(axis=1)
-        best, found = np.zeros(self._there.shape), self._relaxed(np.zeros(self._there.shape))
-        for price in self._uniform:
-            tried = np.where((self._main & uses)[:, np.newaxis], price, 0.0) * self._there
-            new = self._relaxed(tried)
-            if new.kept < found.kept:
-                best, found = tried, new
-            if timer.is_over:
-                break
+        best, found = self._best_uniform(timer)
         if not np.isfinite(found.kept):
             return None
         best, found = self._raised(best, found, known, timer)
         gain = np.full(len(self.table.C), -np.inf)
         np.maximum.at(gain, self.k, found.gain)
-        return LevelPrices(found.kept, gain <= 0)
+        return LevelPrices(self._a_unit(best), found.kept, gain <= 0)
+
+    def _best_uniform(self, timer: Timer) -> tuple[FloatArray, _CheapestSchedules]:
+        """The best uniform price of GPUs, by bisection: the bound is convex in it, and rises with
+        the price where less is used than there is.
+        """
+        there = np.where(self._main[:, np.newaxis], self._there, 0.0)
+        best, found = 0.0 * there, self._cheapest(0.0 * there)
+        prices = self._uniform
+        low, high = 0, len(prices)
+        while low < high and not timer.is_over:
+            middle = (low + high) // 2
+            at = self._cheapest(prices[middle] * there)
+            if at.kept < found.kept:
+                best, found = prices[middle] * there, at
+            if (at.excess * there).sum() > 0.0:
+                low = middle + 1
+            else:
+                high = middle
+        return best, found
 
     def _raised(
         self, best: FloatArray, found: _CheapestSchedules, known: float, timer: Timer
@@ -140,7 +196,7 @@ class PricedLevels:
                 break
             step = length * max(at.kept - known, 0.0) / size
             price = np.maximum(price + step * way, 0.0)
-            at = self._relaxed(price)
+            at = self._cheapest(price)
             if at.kept < found.kept:
                 best, found, failures = price, at, 0
             elif (failures := failures + 1) == FAILURES:
@@ -148,76 +204,77 @@ class PricedLevels:
             way = at.excess + KEPT_DIRECTION * way
         return best, found
 
-    def _relaxed(self, price: FloatArray) -> _CheapestSchedules:
+    def _a_unit(self, price: FloatArray) -> FloatArray:
+        """What a unit costs for a second where all that there is in a piece costs ``price``."""
+        return np.divide(price, self._there, out=np.zeros(price.shape), where=self._there > 0)
+
+    def _cheapest(self, price: FloatArray) -> _CheapestSchedules:
         """The cheapest schedules where all that there is in a piece costs ``price``, (R, P)."""
-        there = np.where(self._there > 0, self._there, 1.0)
-        cost = np.zeros(self._length.shape)
-        for of_levels, each in zip(self._holds, price / there, strict=True):
-            cost += of_levels[:, np.newaxis] * each[:, np.newaxis]
-        cost *= self._length
-        least, low, high, part = self._cheapest(cost)
-        gain = self.value - least
+        cost = np.einsum("rsd,rp->spd", self._holds, self._a_unit(price)) * self._seconds
+        steps = self._steps(cost)
+        work = np.concatenate([step.work for step in steps])
+        slope = np.concatenate([step.slope for step in steps])
+        order = slope.argsort(axis=0)
+        rising, ordered = (np.take_along_axis(part, order, 0) for part in (slope, work))
+        done = ordered.cumsum(axis=0)
+        taken = np.clip(NEEDED - (done - ordered), 0.0, ordered)
+        cost_of = np.where(done[-1] >= NEEDED, (taken * rising).sum(axis=0), np.inf)
+        gain = self.value - cost_of
         # Of several deadlines the job meets the one that pays most.
-        order = np.lexsort((-gain, self.k))
-        best = order[np.diff(self.k[order], prepend=-1) != 0]
+        order_of = np.lexsort((-gain, self.k))
+        best = order_of[np.diff(self.k[order_of], prepend=-1) != 0]
         pays = best[(gain[best] > 0) | ~self.optional[self.k[best]]]
-        used = np.zeros(price.shape)
-        for chosen, weight in ((low, 1.0 - part), (high, part)):
-            level = np.maximum(chosen[:, pays], 0)
-            seconds = np.take_along_axis(self._length[:, :, pays], level[np.newaxis], 0)[0]
-            seconds = np.where(chosen[:, pays] < 0, 0.0, seconds) * weight[pays]
-            for row, of_levels in zip(used, self._holds[:, :, pays], strict=True):
-                row += (np.take_along_axis(of_levels, level, 0) * seconds).sum(axis=1)
-        excess = np.where(self._there > 0, used / there - 1.0, 0.0)
+        last = np.minimum((done < NEEDED).sum(axis=0), len(done) - 1)
+        marginal = np.take_along_axis(rising, last[np.newaxis], 0)[0]
+        used = self._used(steps, _shared(work, slope, marginal, len(steps)), pays)
+        excess = np.divide(used, self._there, out=np.ones(used.shape), where=self._there > 0) - 1.0
         # Prices are paid for all that there is.
         return _CheapestSchedules(float(gain[pays].sum() + price.sum()), gain, excess)
 
-    def _cheapest(self, cost: FloatArray) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
-        """At least what the work of each deadline costs, inf where it cannot be done, (D,).
+    def _steps(self, cost: FloatArray) -> list[_Steps]:
+        """The lower convex hulls of work and cost, from waiting on; cost of shape (S, P, D)."""
+        shape, waits = cost.shape[1:], len(cost) - 1
+        work, paid, level = np.zeros(shape), np.zeros(shape), np.full(shape, waits, np.int64)
+        each = np.arange(work.size).reshape(shape)
+        steps: list[_Steps] = []
+        while True:
+            more = self._part - work
+            slope = np.full(cost.shape, np.inf)
+            np.divide(cost - paid, more, out=slope, where=more > 0)
+            after = slope.argmin(axis=0)
+            at = after * work.size + each
+            least = slope.ravel()[at]
+            goes = np.isfinite(least)
+            if steps and not goes.any():
+                return steps
+            gained = np.where(goes, more.ravel()[at], 0.0)
+            least = np.where(goes, np.maximum(least, 0.0), 0.0)
+            after = np.where(goes, after, level)
+            steps.append(_Steps(level, after, gained, least))
+            work, paid, level = work + gained, paid + gained * least, after
 
-        For a price of the work the job runs in each piece at the level with which it earns most
-        beyond its cost, or not at all. The work costs at least that price less what is earned; two
-        prices that enclose the work give the levels, (P, D), and the part of time at the latter.
-        """
-        ratio = np.divide(cost, self._part, out=np.zeros(cost.shape), where=self._part > 0)
-        most = ratio.max(axis=(0, 1), initial=0.0)
-        low, high = np.zeros(len(self.k)), MOST_PRICE * most + 1e-300
-        for _ in range(HALVINGS):
-            middle = np.sqrt(np.maximum(low, LEAST_PRICE * high) * high)
-            enough = self._earned(cost, middle)[0] >= NEEDED
-            high, low = np.where(enough, middle, high), np.where(enough, low, middle)
-        (done, earned, first), (more, earns, second) = (
-            self._earned(cost, price) for price in (low, high)
+    def _used(self, steps: list[_Steps], part: FloatArray, pays: IntArray) -> FloatArray:
+        """What some deadlines use in each piece, if they take a part of each step, (R, P)."""
+        used = np.zeros(self._there.shape)
+        seconds, held = (
+            self._seconds[:, pays],
+            np.hstack([self.held, np.zeros((len(self.held), 1))]),
         )
-        least = np.maximum(NEEDED * low - earned, NEEDED * high - earns)
-        possible = self._part.max(axis=0).sum(axis=0) >= NEEDED
-        least = np.where(possible, np.maximum(least, 0.0), np.inf)
-        part = np.clip((1.0 - done) / np.maximum(more - done, 1e-300), 0.0, 1.0)
-        return least, first, second, part
-
-    def _earned(
-        self, cost: FloatArray, price: FloatArray
-    ) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Part of the work that is done at a price of it, and what is earned beyond the cost, (D,);
-        the levels, (P, D), -1 where the job waits.
-        """
-        shape = cost.shape[1:]
-        earned, part, level = np.zeros(shape), np.zeros(shape), np.full(shape, -1, np.int64)
-        for number, (of_level, costs) in enumerate(zip(self._part, cost, strict=True)):
-            here = price * of_level - costs
-            better = here > earned
-            np.copyto(earned, here, where=better)
-            np.copyto(part, of_level, where=better)
-            np.copyto(level, number, where=better)
-        return part.sum(axis=0), earned.sum(axis=0), level
+        for step, of_step in zip(steps, part, strict=True):
+            taken = of_step[:, pays] * seconds
+            before, after = (self._level[level[:, pays], pays] for level in step[:2])
+            for row, of_levels in zip(used, held, strict=True):
+                row += ((of_levels[after] - of_levels[before]) * taken).sum(axis=1)
+        return used
 
     # --- arrays of levels, pieces and deadlines ---------------------------------------------------
 
     @cached_property
     def _edges(self) -> FloatArray:
-        """Ends of pieces, (P + 1,)."""
-        ends = np.quantile(self.due, np.arange(1, PIECES + 1) / PIECES)
-        return np.append(0.0, np.unique(ends[ends > 0]))
+        """Ends of pieces, (P + 1,); where deadlines are later than all, a last one until these."""
+        last = self.due.max(initial=0.0)
+        ends = self.ends if len(self.ends) and self.ends[-1] >= last else np.append(self.ends, last)
+        return np.append(0.0, ends)
 
     @cached_property
     def _there(self) -> FloatArray:
@@ -229,11 +286,11 @@ class PricedLevels:
 
     @cached_property
     def _level(self) -> IntArray:
-        """Levels of the job of each deadline, -1 beyond the last, (S, D)."""
+        """Levels of the job of each deadline, and -1 for waiting, which is the last, (S, D)."""
         of_class = np.bincount(self.table.k, minlength=len(self.table.C))
         first = np.cumsum(of_class) - of_class
         count = of_class[self.k]
-        level = np.full((len(self.k), int(count.max(initial=1))), -1, np.int64)
+        level = np.full((len(self.k), int(count.max(initial=0)) + 1), -1, np.int64)
         rows = np.repeat(np.arange(len(self.k)), count)
         level[rows, ranges(0 * count, count)] = ranges(first[self.k], count)
         return level.T
@@ -241,27 +298,28 @@ class PricedLevels:
     @cached_property
     def _holds(self) -> FloatArray:
         """What they hold, (R, S, D)."""
-        return np.ascontiguousarray(self.held[:, self._level])
+        held = np.hstack([self.held, np.zeros((len(self.held), 1))])
+        return np.ascontiguousarray(held[:, self._level])
 
     @cached_property
-    def _length(self) -> FloatArray:
-        """Seconds of each piece in which the job may run there, (S, P, D).
+    def _seconds(self) -> FloatArray:
+        """Seconds of each piece between the arrival of the job and the deadline, (P, D).
 
-        They are the same for all its levels, as `_earned` takes one level for a whole piece: that
-        some levels end earlier is left out, which keeps the bound valid.
+        That some levels must end earlier is left out, which keeps the bound valid.
         """
         begin = self.table.release[self.k]
         first, last = self._edges[:-1, np.newaxis], self._edges[1:, np.newaxis]
-        seconds = np.clip(np.minimum(self.due, last) - np.maximum(begin, first), 0.0, None)
-        length = np.where((self._level >= 0)[:, np.newaxis], seconds, 0.0)
-        for of_levels, there in zip(self._holds, self._there, strict=True):
-            length[(of_levels > 0)[:, np.newaxis] & (there == 0)[:, np.newaxis]] = 0.0
-        return np.asarray(length)
+        seconds = np.minimum(self.due, last) - np.maximum(begin, first)
+        return np.asarray(np.clip(seconds, 0.0, None))
 
     @cached_property
     def _part(self) -> FloatArray:
-        """Part of the work that is done in that time, (S, P, D)."""
-        return np.asarray(self._length / self.table.duration[self._level][:, np.newaxis])
+        """Part of the work that each level does in that time, (S, P, D): none where a resource that
+        it holds is not there.
+        """
+        a_second = np.append(1.0 / self.table.duration, 0.0)[self._level]
+        lacks = np.einsum("rsd,rp->spd", self._holds > 0, self._there <= 0)
+        return np.asarray(np.where(lacks, 0.0, a_second[:, np.newaxis] * self._seconds))
 
     @cached_property
     def _main(self) -> BoolArray:
@@ -279,3 +337,16 @@ class PricedLevels:
         if not len(worth):
             return []
         return list(np.unique(np.quantile(worth, (np.arange(UNIFORM) + 0.5) / UNIFORM)).tolist())
+
+
+def _shared(work: FloatArray, slope: FloatArray, marginal: FloatArray, steps: int) -> FloatArray:
+    """The part of each step that is taken, (steps, P, D), where those about as dear as the marginal
+    one share what the cheaper ones leave: of equal prices none is preferred.
+    """
+    cheap = slope < marginal * (1.0 - ALIKE)
+    alike = ~cheap & (slope <= marginal * (1.0 + ALIKE))
+    left = NEEDED - np.where(cheap, work, 0.0).sum(axis=0)
+    there = np.where(alike, work, 0.0).sum(axis=0)
+    share = np.clip(left / np.where(there > 0, there, np.inf), 0.0, 1.0)
+    part = np.where(cheap, 1.0, np.where(alike, share, 0.0))
+    return part.reshape(steps, -1, len(marginal))

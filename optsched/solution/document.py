@@ -196,6 +196,13 @@ class PackedDocument(Document):
     turns: Number | None = None
 
 
+class TimePricesDocument(Document):
+    """What a second of a unit of each resource costs in pieces of time that end one after the other."""
+
+    ends: list[Number]
+    prices: dict[str, list[Number]]
+
+
 class StageDocument(Document):
     """A program that was solved before the last one."""
 
@@ -244,6 +251,7 @@ class SolutionDocument(Document):
     stages: list[StageDocument] | None = None
     schedule: list[ScheduleRow] | None = None
     layouts: dict[str, dict[str, Annotated[int, Field(ge=0)]]] | None = None
+    time_prices: TimePricesDocument | None = None
     rounds: RoundsDocument | None = None
     placement: list[PlacementRow] | None = None
     placement_figures: dict[str, Number] | None = None

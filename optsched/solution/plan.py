@@ -25,6 +25,7 @@ from optsched.program.units import AS_IT_IS
 from optsched.solution.certificate import ASKED, AVAILABLE, Certificate, certify_point, noise_at
 from optsched.solution.explanation import Conflict
 from optsched.solution.schedule import Schedule
+from optsched.solution.time_prices import TimePrices
 from optsched.solution.values import Termination
 
 GUARANTEED = 1e-6
@@ -273,8 +274,10 @@ class LinearPlan:
     rounding : float
         By how much the objective of a schedule may be off, as its times are rounded to those of the
         clock.
-    bound : float or None
-        A bound on the objective that the formulation has found; None: it has none.
+    time_prices : TimePrices or None
+        Prices of time on resources that the formulation has found, which prove `bound`.
+    bound_by : callable or None
+        `TimePrices` -> the bound on the objective that they prove; None: they prove nothing.
     """
 
     classes: Classes
@@ -301,7 +304,8 @@ class LinearPlan:
     sifting: Sifting | None = None
     of_schedule: Callable[[Schedule], LinearPlan] | None = None
     rounding: float = 0.0
-    bound: float | None = None
+    time_prices: TimePrices | None = None
+    bound_by: Callable[[TimePrices], float] | None = None
     cost_unit: ClassVar[float] = 1.0
     """Value of a unit of the cost that a solver reports."""
     units: ClassVar[Units] = AS_IT_IS
@@ -309,6 +313,13 @@ class LinearPlan:
     def to_refute(self) -> LinearPlan:
         """The plan that must be infeasible for this one to be called so."""
         return self if self.refuted_by is None else self.refuted_by().to_refute()
+
+    @cached_property
+    def bound(self) -> float | None:
+        """The bound on the objective that the prices of time prove; None without."""
+        if self.time_prices is None or self.bound_by is None:
+            return None
+        return self.bound_by(self.time_prices)
 
     @property
     def proves(self) -> bool:

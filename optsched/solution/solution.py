@@ -35,6 +35,7 @@ from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import Certificate, gap_of, shown_gap
 from optsched.solution.explanation import Conflict, Explanation, assumptions_of, conflict_statement
 from optsched.solution.prices import Prices
+from optsched.solution.time_prices import TimePrices
 from optsched.solution.values import Termination
 
 if TYPE_CHECKING:  # what few solutions have
@@ -254,6 +255,8 @@ class Solution(DisplayedTable):
         dictionary that shows itself as a table and as a picture.
     duals : mapping of name -> FloatArray, or None
         Row duals by block, as the program's derivatives.
+    time_prices : TimePrices or None
+        Prices of time on resources, where they prove the bound of a schedule.
     conflicts : tuple of Conflict
         Why the instance is infeasible: requirements that cannot all be met.
     explanation : Explanation
@@ -307,6 +310,7 @@ class Solution(DisplayedTable):
     allocation: Allocation | None
     prices: Mapping[str, float] = field(default_factory=dict)
     duals: Mapping[str, FloatArray] | None = None
+    time_prices: TimePrices | None = None
     conflicts: tuple[Conflict, ...] = ()
     explanation: Explanation = Explanation.IRREDUCIBLE
     reproducible: bool = True
@@ -498,6 +502,8 @@ class Solution(DisplayedTable):
                 parts["layouts"] = {
                     pool: dict(gpus) for pool, gpus in self.schedule.layouts.items()
                 }
+        if self.time_prices is not None:
+            parts["time_prices"] = self.time_prices.to_record()
         if self.rounds is not None:
             parts["rounds"] = self.rounds.to_record()
         if self.placement is not None:

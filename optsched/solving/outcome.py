@@ -13,6 +13,7 @@ from optsched.program import AllocationProgram
 from optsched.solution import Certificate, Termination, Values
 from optsched.solution.explanation import Conflict, Explanation
 from optsched.solution.solution import ColumnsMade, Status
+from optsched.solution.time_prices import TimePrices
 from optsched.solution.values import NO_OPTIMUM as NO_OPTIMUM
 from optsched.solvers import Solver
 
@@ -56,6 +57,8 @@ class Outcome(Displayed):
     explanation : Explanation
         Whether the set of conflicts is minimal.
     solver : type of Solver
+    time_prices : TimePrices or None
+        Where they prove the bound, of a plan.
     duals_without_solver : bool
         Whether no solver gave the duals: then the bound is the value if each job were alone.
     noise : float
@@ -78,6 +81,7 @@ class Outcome(Displayed):
     duals: Mapping[str, FloatArray] | None = None
     conflicts: tuple[Conflict, ...] = ()
     explanation: Explanation = Explanation.IRREDUCIBLE
+    time_prices: TimePrices | None = None
     duals_without_solver: bool = False
     noise: float = 0.0
     refuted: bool = False
@@ -91,8 +95,8 @@ class Outcome(Displayed):
         return self.bound is not None and self.bound_source == "solver"
 
     def without_bound(self) -> Outcome:
-        """The same without its bound and the duals that prove it."""
-        return replace(self, bound=None, bound_source="none", duals=None)
+        """The same without its bound and what proves it."""
+        return replace(self, bound=None, bound_source="none", duals=None, time_prices=None)
 
 
 class SolvedProgram(NamedTuple):

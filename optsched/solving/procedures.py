@@ -404,6 +404,7 @@ def solution_of(
         declined=declined_jobs(program, schedule),
         prices={} if objective is None else _prices(program, outcome),
         duals=outcome.duals,
+        time_prices=outcome.time_prices,
         conflicts=outcome.conflicts,
         explanation=outcome.explanation,
         reproducible=is_reproducible(termination, outcome.explanation, engine.by_clock),

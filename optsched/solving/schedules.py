@@ -288,7 +288,7 @@ def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) 
     y = duals_without_solver(arrays, None) if plan.bound is None else None
     evaluated = EvaluatedPoint(arrays, point, point, arrays.objective(point))
     values = Values(Termination.BY_RULE, PointStatus.FEASIBLE, x=point, y=y, bound=plan.bound)
-    outcome = recompute(ClosedForm, engine.limits, values, evaluated, y)
+    outcome = _proved_by_prices(plan, recompute(ClosedForm, engine.limits, values, evaluated, y))
     # The bound is a sum in another order.
     bound, noise = outcome.bound, outcome.noise
     proved = bound is not None and is_closed(evaluated.value, bound, 0.0, noise)
@@ -331,7 +331,21 @@ def _by_parts(
         return _refuted(engine, plan, engine.build(plan.to_refute))
     if values.x is None:
         return _without_schedule_of(plan, nothing_found(engine, values, integer=True))
-    return _refined(engine, plan, certified_linear(engine, arrays, values, None))
+    outcome = _proved_by_prices(plan, certified_linear(engine, arrays, values, None))
+    return _refined(engine, plan, outcome)
+
+
+def _proved_by_prices(plan: LinearPlan, outcome: Outcome) -> Outcome:
+    """The outcome with the prices of time of its plan, where they prove its bound."""
+    if plan.bound is None or outcome.bound_source != "solver" or outcome.bound != plan.bound:
+        return outcome
+    proof = "dual" if outcome.certificate.proof == "claimed" else outcome.certificate.proof
+    return replace(
+        outcome,
+        bound_source="dual",
+        certificate=replace(outcome.certificate, proof=proof),
+        time_prices=plan.time_prices,
+    )
 
 
 def _by_patterns(

@@ -197,6 +197,12 @@ def _check_header(subject: RebuiltSolution, findings: Findings) -> None:
             None,
             "there is no schedule that leaves out jobs",
         )
+        findings.same(
+            "time_prices",
+            document.time_prices,
+            None,
+            "there is no schedule whose value they could bound",
+        )
     findings.same("sense", document.sense, subject.formulation.sense)
     check_gap(document, findings, "what objective and bound give")
     check_reproducible(document, findings)

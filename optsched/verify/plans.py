@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,14 +13,24 @@ from optsched.formulation import declined_jobs
 from optsched.program.integers import rounded_bound
 from optsched.solution import Allocation, Schedule
 from optsched.solution.certificate import OPTIMALITY, dual_bound, dual_residual, is_closed
-from optsched.solution.document import AllocationRow, RowColumns, ScheduleRow
+from optsched.solution.document import (
+    AllocationRow,
+    RowColumns,
+    ScheduleRow,
+    SolutionDocument,
+    TimePricesDocument,
+)
 from optsched.solution.plan import LinearPlan, Plan
 from optsched.solution.solution import DUAL_ROWS
+from optsched.solution.time_prices import TimePrices
 from optsched.verify.findings import RELATIVE, BoundVerdict, Findings
 from optsched.verify.numbers import check_contradiction, check_metrics, read_duals
 from optsched.verify.rows import Resolver, check_throughput, compare_rows
 from optsched.verify.run_record import CLAIM, PROOFS, RESIDUAL, check_residuals
 from optsched.verify.subject import RebuiltSolution
+
+MOST_PIECES = 100
+"""Pieces of time with prices that are read: arrays have a number for each piece, level and job."""
 
 
 def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> BoundVerdict:
@@ -223,10 +234,12 @@ def _check_numbers(
 def _check_bound(
     subject: RebuiltSolution, plan: Plan, findings: Findings
 ) -> tuple[BoundVerdict, dict[str, float]]:
-    """The bound of a linear plan, recomputed from the duals if the file has them;
-    residual of their signs.
+    """The bound of a linear plan, recomputed from the duals or prices of time if the file has them;
+    residual of the signs of duals.
     """
     document = subject.document
+    if document.time_prices is not None:
+        return _check_time_prices(document, document.time_prices, plan, findings), {}
     if not isinstance(plan, LinearPlan):
         return "consistent", {}
     arrays = plan.program.arrays
@@ -259,3 +272,49 @@ def _check_bound(
         relative=1e-10,
     )
     return "verified", {"duals": dual_residual(arrays, duals)}
+
+
+def _check_time_prices(
+    document: SolutionDocument,
+    stated: TimePricesDocument,
+    plan: Plan,
+    findings: Findings,
+) -> BoundVerdict:
+    """The bound of a plan, recomputed from the prices of time in the file."""
+    if not isinstance(plan, LinearPlan) or plan.bound_by is None:
+        findings.add("time_prices", "found prices, expected none: they prove nothing of this plan")
+        return "not verifiable"
+    findings.same("duals", document.duals, None, "prices of time prove the bound")
+    prices = read_time_prices(stated, plan, findings)
+    if prices is None:
+        return "not verifiable"
+    findings.same("bound_source", document.bound_source, "dual", "prices of time prove the bound")
+    bound = plan.bound_by(prices)
+    findings.close("bound", document.bound, bound, "what the prices of time give", relative=1e-10)
+    return "verified"
+
+
+def read_time_prices(
+    stated: TimePricesDocument, plan: LinearPlan, findings: Findings
+) -> TimePrices | None:
+    """The prices of time of a file; None with findings where they are no prices."""
+    before = len(findings)
+    resources = plan.classes.resources
+    names = tuple(np.array(resources.names, object)[resources.renewable].tolist())
+    ends = np.array(stated.ends, np.float64)
+    if not 0 < len(ends) <= MOST_PIECES:
+        findings.add("time_prices.ends", f"found {len(ends)}, expected 1 to {MOST_PIECES} of them")
+    elif not (np.isfinite(ends).all() and (np.diff(ends, prepend=0.0) > 0).all()):
+        findings.add("time_prices.ends", "expected numbers above 0, ascending")
+    findings.same("time_prices.prices", sorted(stated.prices), sorted(names), "the resources")
+    for name, price in stated.prices.items():
+        path = f"time_prices.prices.{name}"
+        if len(price) != len(ends):
+            findings.add(
+                path, f"found {len(price)} numbers, expected {len(ends)}, one for each end"
+            )
+        elif not all(math.isfinite(each) and each >= 0.0 for each in price):
+            findings.add(path, "expected finite numbers of 0 or more")
+    if len(findings) > before:
+        return None
+    return TimePrices(names, ends, np.array([stated.prices[name] for name in names], np.float64))
