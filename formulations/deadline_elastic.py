@@ -170,9 +170,9 @@ class DeadlineElastic(Formulation):
     Where the first plan by rule does not keep all of 200 to 2,000 jobs, and some may be declined,
     prices of time on GPUs are sought (`formulations.level_prices`): no plan keeps more value than
     they allow. The solution keeps the prices, which prove its bound. Jobs that cost more than they
-    are worth at these prices come last in the plans by rule. With this bound a program of more than 40,000 x is not solved. Without prices the bound of
-    a plan by rule counts only the jobs that are late even alone; that of `deadline-fluid` is
-    better.
+    are worth at these prices come last in the plans by rule. With this bound a program of more than
+    40,000 x is not solved. Without prices the bound of a plan by rule counts only the jobs that are
+    late even alone; that of `deadline-fluid` is better.
 
     With more than 600 jobs the plan by rule is also sought by sweeps over time, which take a second
     for tens of thousands (`formulations.level_sweep`): a job starts once there is room, at the
