@@ -100,8 +100,9 @@ class Candidates(Displayed):
     kinds : Kinds
         Jobs with equal columns.
     columns : KindColumns
-        Columns by kind, sorted by (kind, partner, pool, GPUs, nodes, option, workers, servers);
-        none of them dropped.
+        The table of the columns of kinds, sorted by (kind, partner, pool, GPUs, nodes, option,
+        workers, servers); none of them dropped. `Classes.columns` is a number: how many columns
+        of classes there are. ``columns.take(C.kind_column)`` is the row of each column of C.
     configuration : IntArray, shape (N,)
         Row of ``configurations`` of each column.
     configurations : Configurations
@@ -527,6 +528,9 @@ class Classes(DisplayedTable):
 
     @property
     def columns(self) -> int:
+        """N, the number of columns. The data of each are in `Candidates.columns`, a table of
+        columns of kinds, at the row `kind_column`.
+        """
         return len(self.class_a)
 
     def at(self, instance: Instance) -> Classes:
