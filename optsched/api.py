@@ -145,7 +145,8 @@ def solve(
         What the solver starts from: a solution of this or a similar instance (or its file), a
         ``.sol`` file with the names of `optsched export`, or the totals of the class columns. What
         no longer exists is left out. A chosen solver that takes no start is an error; ``auto``
-        takes HiGHS.
+        takes HiGHS. Water filling (``drf`` too), concave totals and fair finish times solve
+        programs of their own that no start fits: a warning says that it was not used.
     tolerance : float
         What the solver is asked for; the certificate has its own limits.
     threads : int

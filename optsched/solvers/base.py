@@ -501,7 +501,9 @@ class Solver(ABC):
         program : AllocationProgram
         limits : Limits
         start : FloatArray, optional
-            A point to start from.
+            Prices near the optimal ones, of the rows that limit the program (`LimitRows`). An
+            allocation to start from is not passed on: who has one chooses a solver with
+            `Capability.START`.
 
         Returns
         -------

@@ -163,6 +163,18 @@ def test_linear_totals_of_many_jobs_are_exact(pools: int) -> None:
     assert outcome.bound == pytest.approx(outcome.value, rel=1e-12)
 
 
+def test_a_linear_total_starts_from_given_prices() -> None:
+    program, solver = scattered(2000, 4, 1.0), load_solver("prices")()
+    # A resource that cannot run out has no price in the search.
+    program = with_capacity(program, program.classes.capacity * [1, 1, 1e6, 1])
+    cold = solver.solve_allocation(program, Limits())
+    assert cold.y is not None and cold.iterations is not None
+    prices = program.limit_duals(cold.y)
+    again = solver.solve_allocation(program, Limits(), prices)
+    assert again.iterations is not None and again.iterations < cold.iterations
+    assert again.objective == pytest.approx(cold.objective, rel=1e-9)
+
+
 def test_equal_rows_up_to_scale_leave_many_in_doubt_and_are_solved() -> None:
     random = np.random.default_rng(8)
     rates = np.outer(random.lognormal(0, 1, 3000), [1.0, 2.0, 4.0])

@@ -28,6 +28,7 @@ def solve_linear(
     point: FloatArray | None = None,
     starts: Sequence[FloatArray] = (),
     ray: FloatArray | None = None,
+    start: FloatArray | None = None,
 ) -> Values:
     """By `LinearTotalSearch`, with worth in units of what the median class has at most.
 
@@ -38,9 +39,11 @@ def solve_linear(
     point : FloatArray, shape (N,), optional
         An allocation that keeps all floors.
     starts : sequence of FloatArray, shape (R,) each
-        Prices to ask at first.
+        Further prices to ask at first, of what can run out.
     ray : FloatArray, shape (R,), optional
         Prices that cost nothing, as floors use up all that they charge for.
+    start : FloatArray, shape (rows that limit,), optional
+        Prices to start from, of all resources.
     """
     C, utility, floors = program.classes, program.total, program.class_floors
     assert floors is not None
@@ -51,6 +54,8 @@ def solve_linear(
         return Values(Termination.INFEASIBLE)
     asked = Requirements.of(single, measures or [np.full(worth.shape, np.inf)])
     market = asked.market
+    if start is not None:
+        starts = [*starts, start[market.row]]
     worth = asked.extended(worth) / market.amount[:, np.newaxis]
     most = np.abs(worth).max(axis=1, initial=0.0)
     unit = float(np.median(most[most > 0])) if (most > 0).any() else 1.0

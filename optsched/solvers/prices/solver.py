@@ -103,6 +103,7 @@ class PriceMethod(Solver):
             )
 
     def open_filling(self, program: AllocationProgram, limits: Limits) -> PricedFilling:
+        """See `Solver.open_filling`; each stage starts from the prices of the one before."""
         from optsched.solvers.prices.solve_filling import PricedFilling
 
         self.check(program, limits)
@@ -111,9 +112,7 @@ class PriceMethod(Solver):
     def solve_allocation(
         self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None
     ) -> Values:
-        """See `Solver.solve_allocation`; ``start`` are prices of all resources, near the optimal
-        ones.
-        """
+        """See `Solver.solve_allocation`; a search begins at the prices ``start``."""
         self.check(program, limits)
         began = time.perf_counter()
         if program.utility.smallest_level:
@@ -127,7 +126,7 @@ class PriceMethod(Solver):
         else:
             from optsched.solvers.prices.solve_linear import solve_linear
 
-            values = solve_linear(program, limits)
+            values = solve_linear(program, limits, start=start)
         return replace(values, seconds=time.perf_counter() - began)
 
 
