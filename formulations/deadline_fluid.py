@@ -430,30 +430,59 @@ class FluidProgram(DeadlineProgram):
             return None
         k, d = self.k[columns], self.d[columns]
         first = np.flatnonzero(np.diff(k, prepend=-1))
-        planned, pools = k[first], self.C.resources.pool[self.renewable] >= 0
-        uses = self.uses[:, columns].toarray()
-        uses = np.vstack([uses, uses[pools].sum(axis=0)])
-        moments = np.append(0.0, self._changes)
-        capacity = self.supply.at(moments)[self.renewable]
+        planned, moments = k[first], np.append(0.0, self._changes)
+        weights, uses = self._counted, self.uses[:, columns].toarray()
         needed = TimeNeeded(
             self.release[planned],
             np.maximum.reduceat(self.due[columns], first),
             np.minimum.reduceat(d, first),
-            self.C.count[planned] * np.minimum.reduceat(uses * d, first, axis=1),
+            self.C.count[planned] * np.minimum.reduceat(weights @ uses * d, first, axis=1),
             moments,
-            np.vstack([capacity, capacity[pools].sum(axis=0)]),
+            weights @ self.supply.at(moments)[self.renewable],
         )
         overload = needed.greatest_overload()
         return None if overload is None else self._in_short_supply(overload, planned)
 
+    @cached_property
+    def _counted(self) -> FloatArray:
+        """Weights of the resources in each sum that is formed, (sums, R): each alone, then the GPUs
+        of all pools, then these by their speed.
+        """
+        of_pool = self.C.resources.pool[self.renewable] >= 0
+        held = np.where(self.uses.toarray() > 0, self.uses.toarray() * self.d, np.inf)[of_pool]
+        first = np.flatnonzero(np.diff(self.k, prepend=-1))
+        gpu_time = np.minimum.reduceat(held, first, axis=1)
+        # The least GPU time of each class, relative to that in each pool; NaN where it cannot run.
+        speed = np.divide(
+            gpu_time.min(axis=0),
+            gpu_time,
+            out=np.full(gpu_time.shape, np.nan),
+            where=np.isfinite(gpu_time),
+        )
+        by_speed = 1.0 * of_pool
+        runs = ~np.isnan(speed).all(axis=1)
+        by_speed[np.flatnonzero(of_pool)[runs]] = np.nanmedian(speed[runs], axis=1)
+        return np.vstack([np.eye(len(of_pool)), 1.0 * of_pool, by_speed])
+
+    def _unit_of_sum(self, row: int) -> str:
+        """What a row of `_counted` adds up, in words."""
+        resources = self.C.resources
+        if row < len(self.renewable):
+            resource = int(self.renewable[row])
+            name, of_pool = resources.names[resource], resources.pool[resource] >= 0
+            return f"GPU seconds of pool {name}" if of_pool else f"seconds of {name}"
+        if row == len(self.renewable):
+            return "GPU seconds of all pools"
+        counted = [
+            f"{weight:.4g} on {resources.names[self.renewable[r]]}"
+            for r, weight in enumerate(self._counted[row].tolist())
+            if weight
+        ]
+        return f"GPU seconds of all pools, by speed (a second is {enumerated(counted, 'and')})"
+
     def _in_short_supply(self, overload: Overload, planned: IntArray) -> Shortage:
         """An overload in words; its classes are indices of ``planned``."""
-        unit = "GPU seconds of all pools"
-        if overload.resource < len(self.renewable):
-            resource = int(self.renewable[overload.resource])
-            name = self.C.resources.names[resource]
-            of_pool = self.C.resources.pool[resource] >= 0
-            unit = f"GPU seconds of pool {name}" if of_pool else f"seconds of {name}"
+        unit = self._unit_of_sum(overload.resource)
         start, end = self.now + overload.start, self.now + overload.end
         words = (
             f"from {start:g} s to {end:g} s there are {overload.available:,.10g} {unit}, "

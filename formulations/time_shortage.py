@@ -2,10 +2,11 @@
 
 Sets
     k: classes of n_k equal jobs that must meet a deadline;  c in C_k: their columns;
-    r: renewable resources, and the GPUs of all pools together.
+    r: sums of renewable resources with weights w >= 0: each alone, and the GPUs of all pools, as
+        they are and by the speed of the pools.
 Parameters
     a_k: arrival;  D_k: the last deadline;  d_c: duration of all work in column c;
-    u_rc: what c holds of r;  G_r(t): capacity of r.
+    u_rc: what c holds of r;  G_r(t): capacity of r, both by these weights.
 
 Outside of a window from A to T a job has l_k = max(0, min(A, D_k) - a_k) + max(0, D_k - max(T, a_k))
 seconds, in which it does at most l_k / min_c d_c of its work. Every schedule therefore keeps, even

@@ -63,6 +63,20 @@ def test_jobs_that_may_choose_are_counted_in_all_pools() -> None:
 
 
 @EVERY_SIZE
+def test_pools_of_unlike_speed_are_counted_by_their_speed() -> None:
+    """Pool b needs four times as long: its 200 GPU seconds do the work of 50."""
+    way = {"throughput": {"a": 1.0, "b": 0.25}}
+    jobs = [job(40, 100) | way for _ in range(7)]
+    words = counted(two_pools(jobs)).conflicts[0].words
+    assert words == (
+        "from 0 s to 100 s there are 250 GPU seconds of all pools, by speed "
+        "(a second is 1 on a and 0.25 on b), and these jobs need at least 280"
+    )
+    kept = optsched.solve(two_pools(jobs[:6]), "deadline-fluid")
+    assert kept.status is Status.OPTIMAL
+
+
+@EVERY_SIZE
 def test_windows_begin_at_arrivals_and_count_what_must_be_done_inside() -> None:
     """Of 60 s before 100 at least 20 lie in the last 40 s, where the others need all."""
     late = {"arrival": 60.0}
@@ -112,10 +126,22 @@ def random_set(random: np.random.Generator) -> Instance:
     return made(cluster={"pools": pools}, jobs=[{"id": f"j{i}"} | j for i, j in enumerate(jobs)])
 
 
+def with_a_faster(instance: Instance) -> Instance:
+    """The same where pool a does four times the work of pool b for jobs that run in both."""
+    document = instance.to_document()
+    for item in document["jobs"]:
+        rates = item["throughput"]
+        if set(rates) == {"a", "b"}:
+            rates["a"] = {gpus: 4.0 * rate for gpus, rate in rates["b"].items()}
+            item["steps"] *= 3.0
+    return Instance.from_document(document)
+
+
 @EVERY_SIZE
 def test_a_solver_finds_no_schedule_where_sums_find_none(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(18)
     instances = [random_set(random) for _ in range(60)]
+    instances += [with_a_faster(instance) for instance in instances[:30]]
     shown = [
         instance
         for instance in instances
