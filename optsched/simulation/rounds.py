@@ -17,7 +17,7 @@ from optsched.rounds.stops import checkpoint_interval
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import Stint
 from optsched.simulation.run import SimulationRun
-from optsched.simulation.scheduled import RunningRows, Scheduled
+from optsched.simulation.scheduled import RunningTraceJobs, Scheduled
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace
 
@@ -116,7 +116,7 @@ class RoundsRun(SimulationRun):
             )
         self._note_end(now)
 
-    def _planned(self, now: float) -> tuple[RunningRows, bool, bool, float, float]:
+    def _planned(self, now: float) -> tuple[RunningTraceJobs, bool, bool, float, float]:
         """Plan from now on. Returns the running rows, whether an allocation was made, whether the
         plan fell back, when the schedule next starts a job, and the seconds that planning took.
         """
@@ -152,7 +152,7 @@ class RoundsRun(SimulationRun):
             self.scheduled.regimes(self.world.stage)
 
     def _carry_out(
-        self, running: RunningRows, now: float, until: float
+        self, running: RunningTraceJobs, now: float, until: float
     ) -> tuple[FloatArray, float]:
         """Run the planned rows; returns GPU seconds by pool, and the time of the next plan."""
         job = running.job
@@ -198,7 +198,7 @@ class RoundsRun(SimulationRun):
         return self.recorder.stint(stint), until
 
     def _next_event(
-        self, running: RunningRows, rate: FloatArray, now: float, until: float
+        self, running: RunningTraceJobs, rate: FloatArray, now: float, until: float
     ) -> float:
         """The next event that triggers a plan: a job ends or arrives, or a node changes."""
         job = running.job
@@ -212,7 +212,7 @@ class RoundsRun(SimulationRun):
         event = min(float(ends.min(initial=np.inf)), float(coming), self.changes.next)
         return max(event, float(np.nextafter(now, np.inf))) if event < until else until
 
-    def _stops(self, running: RunningRows, until: float) -> tuple[FloatArray, BoolArray]:
+    def _stops(self, running: RunningTraceJobs, until: float) -> tuple[FloatArray, BoolArray]:
         """When each running job is stopped at the latest, and whether a failed node stops it."""
         stop = np.full(len(running.job), until)
         broken = np.zeros(len(running.job), bool)
@@ -249,7 +249,7 @@ class RoundsRun(SimulationRun):
         made = before + part * (self.world.done[job] - before)
         self.saved[job] = np.where(new, made, self.saved[job])
 
-    def _lose_unsaved(self, running: RunningRows) -> None:
+    def _lose_unsaved(self, running: RunningTraceJobs) -> None:
         """A job that a plan preempts or moves loses its steps since the last checkpoint."""
         # `on` marks jobs that continue on their GPUs. All other jobs that ran were preempted or
         # moved.
@@ -279,7 +279,7 @@ class RoundsRun(SimulationRun):
 
     def _record(
         self,
-        running: RunningRows,
+        running: RunningTraceJobs,
         busy: FloatArray,
         now: float,
         until: float,
@@ -319,7 +319,7 @@ def _with_restart_cost(instance: Instance, seconds: float) -> Instance:
     return replace(instance, jobs_table=replace(table, restart_cost=cost), workloads=workloads)
 
 
-def _shares(running: RunningRows, now: float, ends: FloatArray) -> FloatArray:
+def _shares(running: RunningTraceJobs, now: float, ends: FloatArray) -> FloatArray:
     """Fraction of its GPUs that is counted for each job, as a mean over its time: one half while
     another job shares them, then all.
     """

@@ -21,8 +21,9 @@ from optsched.traces import Trace
 
 
 @dataclass(frozen=True)
-class RunningRows:
-    """The jobs that run in a round, as rows of the trace; arrays of length k unless stated.
+class RunningTraceJobs:
+    """What runs in a round of a simulation: jobs by their rows in the trace, on which GPUs, how
+    fast and from when; arrays of length k unless stated.
 
     Attributes
     ----------
@@ -144,7 +145,7 @@ class Scheduled:
         self.live.follow(state, plan)
         return plan, "allocate" in plan.timings
 
-    def running(self, plan: Plan) -> RunningRows:
+    def running(self, plan: Plan) -> RunningTraceJobs:
         """The jobs that run under a plan."""
         places = RunningJobs.of(plan.running)
         running_jobs = places.job
@@ -154,7 +155,7 @@ class Scheduled:
         nodes, first = spread_of(owner, gpu, numbering.node_of(gpu), len(running_jobs))
         # No partner is -1. As an index it picks the last row below; the mask discards that.
         beside = plan.ledger.partner_now[running_jobs]
-        return RunningRows(
+        return RunningTraceJobs(
             self.rows[running_jobs],
             np.where(beside >= 0, self.rows[beside], -1),
             places.pool,
