@@ -50,10 +50,10 @@ def lines_of(page: str) -> list[str]:
 PAGES = [page for page in (*DOCUMENTS, READ) if lines_of(page)]
 
 
-def tables_of(page: str) -> dict[str, str]:
-    """The tables in CSV that a page names and shows: name -> text."""
+def files_of(page: str) -> dict[str, str]:
+    """The files in CSV and JSON that a page names and shows: name -> text."""
     shown = re.findall(
-        r"^`(\w+\.csv)`[^\n]*:\n\n```csv\n(.*?)^```$",
+        r"`(\w+\.(?:csv|json))`[^\n]*:\n\n```(?:csv|json)\n(.*?)^```$",
         (ROOT / page).read_text(),
         re.MULTILINE | re.DOTALL,
     )
@@ -64,7 +64,7 @@ def outputs(page: str, folder: Path) -> list[tuple[str, str]]:
     """Each command of a page, run in a folder one after the other, and what it prints, masked."""
     if page == READ:
         shutil.copytree(STORED, folder, dirs_exist_ok=True)
-    for name, text in tables_of(page).items():
+    for name, text in files_of(page).items():
         (folder / name).write_text(text)
     with chdir(folder):
         return [(line, masked(line, printed(line))) for line in lines_of(page)]
