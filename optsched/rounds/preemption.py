@@ -6,55 +6,9 @@ for all of these, `Verdict.PREEMPT` for a job that stops and `Verdict.MOVE` for 
 elsewhere (`optsched.rounds.solve_round.verdicts`); only the reason tells an eviction from a
 preemption.
 
-The rules are listed in the order in which a round applies them. A function without a module is in
-this file; `staying`, `one_node` and `beside` are modules of `optsched.placement`, all others of
-`optsched.rounds`.
-
-1. **Keep.** A job that cannot be preempted keeps its GPUs (`optsched.instance.staying`), unless a
-   node of it is down. So does every job within its exempt time (`stops.Stops.preemptible`).
-2. **Evict.** A job leaves nodes that are down, take no more work, or have fewer CPUs, less memory
-   or less of another resource than their jobs need (`evicted`). It also leaves GPUs in cells that
-   are reserved for others (`view.View.evicted`). `view.View.why_it_left` gives the plan's reason.
-3. **Faster GPUs.** Under a ranking, a running job moves to idle GPUs on which it ends sooner, if it
-   comes before the waiting jobs that want them (`ranked.moves_to_idle`). With the sizes ``most``
-   and ``fastest`` it may also take GPUs from jobs behind it (`ranked.rank`). With
-   ``moves=published`` it moves whenever the published order has another of its rows first
-   (`ranked._published_order`).
-4. **Guests.** A job that cannot be preempted runs in the first row in the order in which it keeps
-   its GPUs and whose guest is free and has room (`hosts.Hosts.chosen`). If that is a new guest, the
-   old one leaves; `hosts._Choice._preempted` counts the jobs that stop or move.
-5. **Order.** Rows are tried in the order of their `priority_groups`: those that must run, then
-   those of starved jobs (`starved`), then those of admitted jobs that would soon be too late
-   (`round_rows.RoundRows.urgent`), then all others by the time at which they are due
-   (`due_times`). A running row has a head start: the hysteresis plus the cost of stopping it now
-   (`head_start`, `stops.Stops.cost`). Under a ranking, its order replaces the due times.
-6. **Sets.** If rows of pairs have a claim, or claims on single GPUs are split over rows, the set of
-   rows with the greatest worth goes to the front of the last group (`selection.best_set_first`); a
-   running row outside the set may lose its GPUs to it.
-7. **Preempt.** A running job is preempted if no row is chosen in which it can go on (`displaced`).
-8. **Limit.** At most `max_moves` jobs are displaced, within `moves_per_hour`
-   (`RoundState.most_moves`): those that are due last. The others stay (`rows_that_stay`). A running
-   job without a row in which it can continue is displaced in any case, so it counts against the
-   limit before all others (`hosts.Hosts.unable`). A starved job ignores the limit.
-9. **Strict ranking.** All rows behind the first job that has no room are dropped
-   (`selection.ahead_of_first_blocked`), those of running jobs too: these stop although their GPUs
-   stay idle. `max_moves` does not limit this.
-10. **Stay.** The GPUs or CPUs of a chosen row that could continue may be in use by rows before it,
-    or by a new guest (`staying.StayRule.keep`). Then it needs other GPUs, like a row that starts.
-11. **Make room.** For a chosen row that finds no room, other rows move to free GPUs, also rows
-    ahead of it: the smallest gang of a node that is enough, else the largest gangs
-    (`one_node.OneNodeRoom.clear_node_for`). If that is not enough, rows behind it (`victims`) move
-    or stop. `beside.Clearing` does both for rows that span nodes, share GPUs or have anti-affinity.
-    A job that would miss its deadline after a restart stays (`round_rows.RoundRows.hurried`). Room
-    is made for the first `seating.ATTEMPTS` such rows, and for the job that has starved longest
-    (`seating.Seating._seat_longest_starved`).
-12. **Idle GPUs.** If the round fills idle GPUs, a job moves to idle GPUs on which it ends sooner,
-    its restart included; a job that shares GPUs leaves them to its partner (`idle.IdleGpus`).
-13. **No plan.** If no round can be planned, jobs are only evicted, and jobs without steps left
-    stop: all others keep running (`runs_unplanned`).
-
-Rules 11 and 12 stop or move at most as many jobs as `max_moves` still allows (`displaced_so_far`).
-In rule 11 a starved job ignores the limit.
+All rules, in the order in which a round applies them, with the function of each, are the table "Who
+is preempted, and why" in ``docs/reference/rounds.md``. The functions that it names without a module
+are in this file.
 """
 
 from __future__ import annotations
