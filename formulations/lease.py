@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,6 +35,7 @@ from formulations.lease_pieces import Pieces
 from formulations.lease_room import Holds, LeaseRoom, earliest, most_that_fit
 from formulations.machines import place_in
 from formulations.reference_rates import refuse_endless
+from formulations.time_shortage import MOST_COUNTED, beyond, fewest_beyond
 from optsched.arrays import (
     BoolArray,
     FloatArray,
@@ -67,13 +68,10 @@ FOR_RULE, FOR_ORDER = 0.5, 0.9
 """Parts of a time limit after which no further jobs are planned by rule, and jobs of the answer are
 not moved to earlier leases any more.
 """
-MOST_COUNTED = 20_000_000
-"""Options times moments for which what is needed until then is added up."""
 MOST_REBUILT = 20_000
 """Options up to which a plan is also built from scratch in other orders to make it earlier."""
 OFF = 1e-6
-"""Part of a lease by which the times of a schedule may be off, and of an amount by which a
-certificate lets rows be violated."""
+"""Part of a lease by which the times of a schedule may be off."""
 MOST_LEASES = 2.0**53
 """The largest number of needed leases that is counted: more do not fit into 64 bits, and no
 deadline leaves room for so many."""
@@ -507,7 +505,7 @@ class LeaseProgram:
         """Leases before the deadline in which the empty cluster has room for one job of each
         option.
         """
-        return self._with_room(_beyond(self.G[self.renewable]), self.size)
+        return self._with_room(beyond(self.G[self.renewable]), self.size)
 
     def _with_room(self, free: FloatArray, leases: IntArray) -> IntArray:
         """In how many of its first ``leases`` what is free, shape (R, leases), has room for a job of
@@ -882,7 +880,7 @@ class LeaseProgram:
             before = np.maximum(b - np.maximum(late - T, 0), 0)
             needed = C.count[k[first]] * np.minimum.reduceat(g * before, first, axis=1)
             there = supply[:, T - 1]
-            short = np.flatnonzero(needed.sum(axis=1) > _beyond(there))
+            short = np.flatnonzero(needed.sum(axis=1) > beyond(there))
             if len(short):
                 r = int(short[0])
                 return self._in_short_supply(r, T, k[first], needed[r], float(there[r]))
@@ -892,14 +890,8 @@ class LeaseProgram:
         self, r: int, T: int, k: IntArray, needed: FloatArray, there: float
     ) -> Shortage:
         """The fewest classes whose jobs need more of a resource before lease T than there is."""
-        greatest = np.argsort(-needed, kind="stable")
-        added = np.cumsum(needed[greatest])
-        enough = 1 + int(np.searchsorted(added, _beyond(there), "right"))
-        asked = float(added[enough - 1])
-        jobs = [
-            Conflict("take", c, self._needs(c), self._assumption)
-            for c in np.sort(k[greatest[:enough]]).tolist()
-        ]
+        fewest, asked = fewest_beyond(needed, there)
+        jobs = [Conflict("take", c, self._needs(c), self._assumption) for c in k[fewest].tolist()]
         of = f"{there:g} GPUs of all pools"
         if r < len(self.renewable):
             of = amount_of(self.C, int(self.renewable[r]), there)
@@ -1024,13 +1016,6 @@ class LeaseProgram:
         if block == "leases":
             return self._needs(int(C.class_a[self.o[number]]))
         return f"no job runs twice in one lease ({block} {number})"
-
-
-def _beyond(amount: Any) -> Any:
-    """What is more than an amount even where a row may be violated as far as a certificate
-    accepts.
-    """
-    return amount + OFF * np.maximum(amount, 1.0)
 
 
 def _leases(needed: int) -> str:

@@ -97,9 +97,9 @@ class TimeNeeded:
             later = ends[ends > start]
             needed = self._inside(start, later) @ self.amount.T
             there = self._available(later) - self._available(np.array([start]))
-            excess = needed - there * (1.0 + OFF)
-            if (excess > OFF).any():
-                ratio = np.where(excess > OFF, needed / np.maximum(there, OFF), 0.0)
+            exceeds = needed > beyond(there)
+            if exceeds.any():
+                ratio = np.where(exceeds, needed / np.maximum(there, OFF), 0.0)
                 at, r = np.unravel_index(int(ratio.argmax()), ratio.shape)
                 best = self._fewest(int(r), start, float(later[at]), float(there[at, r]))
                 if found is None or best.asked * found.available > found.asked * best.available:
@@ -129,11 +129,23 @@ class TimeNeeded:
     def _fewest(self, r: int, start: float, end: float, there: float) -> Overload:
         """The fewest classes whose jobs need more of a resource in a window than there is."""
         needed = self._inside(start, np.array([end]))[0] * self.amount[r]
-        greatest = np.argsort(-needed, kind="stable")
-        added = np.cumsum(needed[greatest])
-        enough = 1 + int(np.searchsorted(added, there * (1.0 + OFF) + OFF, "right"))
-        classes = np.sort(greatest[:enough]).astype(np.int64)
-        return Overload(r, start, end, classes, float(added[enough - 1]), there)
+        classes, asked = fewest_beyond(needed, there)
+        return Overload(r, start, end, classes, asked, there)
+
+
+def fewest_beyond(needed: FloatArray, there: float) -> tuple[IntArray, float]:
+    """The fewest classes that together need more than there is, ascending, and how much it is."""
+    greatest = np.argsort(-needed, kind="stable")
+    added = np.cumsum(needed[greatest])
+    enough = 1 + int(np.searchsorted(added, float(beyond(there)), "right"))
+    return np.sort(greatest[:enough]).astype(np.int64), float(added[enough - 1])
+
+
+def beyond(amount: FloatArray | float) -> FloatArray:
+    """What is more than an amount even where a row may be violated as far as a certificate
+    accepts.
+    """
+    return np.asarray(amount + OFF * np.maximum(amount, 1.0))
 
 
 def _some(times: FloatArray, most: int) -> FloatArray:
