@@ -41,6 +41,7 @@ from formulations.level_planner import (
     stretches_of,
 )
 from formulations.level_table import LevelTable
+from formulations.time_prices import PricedTime
 from formulations.time_shortage import Overload, TimeNeeded
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, ranges
 from optsched.arrays.matrices import sum_by
@@ -64,6 +65,8 @@ WORK_AT_FIRST, WORK = 1.5, 1.2
 """Sifting adds the cheapest columns of each job, until together they could do this multiple of its
 work: the first number at the prices of the relaxation, the second at those of the program.
 """
+MOST_PRICED = (200_000, 800_000)
+"""The limits for those in which prices of time are sought, one after the other."""
 MOST_BOUNDING = 20_000
 """The limit if only a bound is asked for: such a program is solved in a fraction of a second."""
 COUNTED_FROM = 4_000
@@ -76,6 +79,8 @@ NOTHING = 1e-10
 """A time below this fraction of an interval is rounding of a solver."""
 FOR_BUILDING = 0.7
 """Fraction of the time limit after which a large program is not built further."""
+FOR_PRICES = 0.7
+"""Fraction of the time limit after which no prices of time are sought."""
 FOR_RULE = 0.5
 """Largest fraction of the time limit that the search for the plan by rule takes."""
 
@@ -128,7 +133,9 @@ class DeadlineFluid(Formulation):
     deadlines, the answer is undecided. If this program is infeasible, no schedule keeps all
     deadlines. Of many jobs sums may show that first: in some window of time they need more of a
     resource than there is (`formulations.time_shortage`); no program is solved then. Work of less
-    than 1e-4 s counts as so much, as in `deadline-elastic`.
+    than 1e-4 s counts as so much, as in `deadline-elastic`. Where a program that would be sifted has
+    no plan by rule, prices of time come next: at some prices jobs may have to pay more for their
+    work than all time costs (`formulations.time_prices`), and then no schedule keeps all deadlines.
 
     A program of 300,000 columns y or more without a choice is solved by sifting
     (`optsched.solving.sifting`): it begins with the columns that are cheapest at the prices of a
@@ -378,9 +385,12 @@ class FluidProgram(DeadlineProgram):
         self._refuse_impossible()
         if self.shortage is not None:  # no rule finds a plan, and no program is solved
             return self._merged(MOST_BOUNDING).to_plan(witness_first=False)
-        if self.timer.seconds is None or not self.has_schedule:
-            return self.to_plan(witness_first=self.has_schedule)
         try:
+            if self._is_sifted and self.witness is None and self._shortage_by_prices is not None:
+                plan = self._merged(MOST_BOUNDING).to_plan(witness_first=False)
+                return replace(plan, shortage=lambda: self._shortage_by_prices)
+            if self.timer.seconds is None or not self.has_schedule:
+                return self.to_plan(witness_first=self.has_schedule)
             if self.witness is None:
                 self.timer.check()
             else:
@@ -488,13 +498,57 @@ class FluidProgram(DeadlineProgram):
             f"from {start:g} s to {end:g} s there are {overload.available:,.10g} {unit}, "
             f"and these jobs need at least {overload.asked:,.10g}"
         )
-        short = planned[overload.classes].tolist()
+        return self._short(words, planned[overload.classes], overload.asked, overload.available)
+
+    @cached_property
+    def _shortage_by_prices(self) -> Shortage | None:
+        """Jobs that must pay more for time than all time costs (`time_prices`), in relaxations with
+        merged intervals.
+        """
+        timer = self.timer.part(FOR_PRICES)
+        shown = (self._merged(most).shown_by_prices(timer) for most in MOST_PRICED)
+        return next((shortage for shortage in shown if shortage is not None), None)
+
+    def shown_by_prices(self, timer: Timer) -> Shortage | None:
+        """What prices of time in the intervals of this program show."""
+        y = np.flatnonzero(self.fits & self.must[self.k[self.of]])
+        if not len(y):
+            return None
+        y = y[np.lexsort((self.t[y], self.k[self.of[y]]))]
+        planned, k = np.unique(self.k[self.of[y]], return_inverse=True)
+        uses = sp.csr_matrix(self.uses.T)[self.of[y]].tocoo()
+        k_row, _, row, length = self._time
+        priced = PricedTime(
+            k,
+            self.t[y],
+            1.0 / self.d[self.of[y]],
+            uses.row.astype(np.int64),
+            uses.col.astype(np.int64),
+            uses.data.astype(np.float64),
+            (length * self.C.count[k_row])[np.unique(row[y])],
+            (self.G * self.length).T,
+            self.C.count[planned].astype(np.float64),
+            self._shortest[planned],
+        )
+        found = priced.unaffordable(timer)
+        if found is None:
+            return None
+        start, end = self.now + self.edges[found.first], self.now + self.edges[found.last + 1]
+        words = (
+            f"there are prices of time from {start:g} s to {end:g} s at which all time costs "
+            f"{found.available:,.10g}, and these jobs pay at least {found.asked:,.10g} for theirs"
+        )
+        return self._short(words, planned[found.classes], found.asked, found.available)
+
+    def _short(self, words: str, classes: IntArray, asked: float, available: float) -> Shortage:
+        """That classes need more than there is; the words say what."""
+        short = classes.tolist()
         jobs = [Conflict("work", k, self._of_class(k)) for k in short]
         if len(short) > MOST_DETAILED:
             names = [self.C.job_name(k).removeprefix("job ") for k in short]
             jobs = [Conflict("work", -1, f"they are {enumerated(names, 'and')}")]
         conflicts = (Conflict("capacity", -1, words), *jobs)
-        return Shortage(conflicts, overload.asked, overload.available)
+        return Shortage(conflicts, asked, available)
 
     # --- a smaller program ------------------------------------------------------------------------
 
