@@ -377,7 +377,20 @@ class LinearTotalSearch(CuttingPlanes):
     def time(self) -> FloatArray:
         """Parts of the time of the best choice or mixture of choices,
         within the capacities, shape (K, w).
+
+        No point that keeps all floors is worth more than the bound. One that is lacks rounding of
+        its floors: it gives way to one on the way to the base, as which floors nobody keeps better.
         """
+        time = self._best_time()
+        if self.floors is None:
+            return time
+        value, at_base = self.worth_of(time), self.worth_of(self.base)
+        if value <= max(self.bound, at_base):
+            return time
+        part = max(self.bound - at_base, 0.0) / (value - at_base)
+        return self.base + part * (time - self.base)
+
+    def _best_time(self) -> FloatArray:
         _, at_base = self._at_base
         if self.bound - at_base <= CLOSED * abs(at_base):
             return (

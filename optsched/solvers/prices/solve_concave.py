@@ -68,22 +68,55 @@ def solve_concave(program: AllocationProgram, limits: Limits, start: FloatArray 
         program, market, found.prices * unit, rent, gain, [worth_of_floors] * len(floors.measures)
     )
     x, value = goods.columns(C.count[some, np.newaxis] * found.time), found.value * unit + shift
+    bound = found.bound * unit + shift
     ended = found.gap <= ACCEPTED_GAP
     if least is not None and least.x is not None:
         # As far from a point at the floors towards that of the search as these allow.
-        lack = quotient(least_level - program.level(x), least_level).max(initial=0.0)
-        part = LACKING / max(lack, LACKING)
+        lacking = np.maximum(quotient(least_level - program.level(x), least_level), 0.0)
+        part = LACKING / max(lacking.max(initial=0.0), LACKING)
         x, ended = least.x + part * (x - least.x), ended and part == 1.0
         value = program.value(x)
+        noise = ACCEPTED_GAP * max(unit, abs(bound))
+        if value > bound + noise:
+            x = _without_lack(program, x, least.x, lacking)
+            value = program.value(x)
+            ended = ended and bound - value <= noise
     return values_of(
         Termination.OPTIMAL if ended else watch.reason or Termination.IMPRECISE,
         x,
         (*rows, -of_levels),
         value,
-        found.bound * unit + shift,
+        bound,
         steps,
         f"{steps} interior steps, gap {max(found.gap, 0.0):.1g} of the worth of all levels",
     )
+
+
+def _without_lack(
+    program: AllocationProgram, x: FloatArray, least: FloatArray, lacking: FloatArray
+) -> FloatArray:
+    """A point whose classes get what they lack of their floors by rounding; others give way on the
+    resources that are full then.
+
+    Where the utility is steep, as a root is at 0, little of what floors lack is worth much to
+    others, so that the point would be worth more than the bound.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+    x, least : FloatArray, shape (columns,)
+        The point, and one that is at the floors.
+    lacking : FloatArray, shape (K,)
+        Part of its floor that each class lacks.
+    """
+    C, lacks = program.classes, lacking[program.classes.class_a]
+    x = x + lacks * least
+    usage = C.usage.tocoo()
+    taken, others = (C.usage @ np.where(some, x, 0.0) for some in (lacks > 0, lacks == 0))
+    room = np.clip(quotient(C.capacity - taken, others, 1.0), 0.0, 1.0)
+    factor = np.ones(len(x))
+    np.minimum.at(factor, usage.col, room[usage.row])
+    return np.where(lacks > 0, x, factor * x)
 
 
 def _beside_fixed(
