@@ -116,7 +116,7 @@ class PricedTime:
         """Prices that show that the jobs cannot all be kept; None if none are found, in time."""
         if not self._is_solvable:
             return None
-        search = _Search(self)
+        search = _PriceSearch(self)
         for _ in range(STEPS):
             if timer.is_over or search.missing <= KEPT * float(self.worth @ self.count):
                 return None
@@ -258,7 +258,7 @@ class PricedTime:
         return not self.by_jobs or len(self.count) * (2 * self.band + 1) <= MOST_BAND
 
 
-class _Search:
+class _PriceSearch:
     """The point of the interior-point method: each part of it beside its price.
 
     y and z, s (idle seconds of classes) and e, g (idle time on resources) and p, m (missing work)
@@ -320,7 +320,7 @@ class _Search:
 class _Newton:
     """The Newton system at a point, reduced to jobs or prices."""
 
-    def __init__(self, at: _Search) -> None:
+    def __init__(self, at: _PriceSearch) -> None:
         self.at, self.P = at, at.P
         P, shape = self.P, (len(at.s), self.P.there.shape[1])
         self.over = P.there - at.g - P.held(at.y)
