@@ -1398,11 +1398,24 @@ class ElasticProgram(DeadlineProgram):
         if self.witness.stopped or len(self.C) > MOST_PLANNED:
             # There is no time to look for room for each job that the rule left out.
             stuck &= ~mask_of(self.deadlines[0][self.able], len(self.C))
-        elif stuck.any():
+        elif (stuck := stuck & ~self._has_room_alone).any():
             for job in self.levels.jobs(among=stuck):
                 j = self.C.of_job[job.job]
                 stuck[j] = not self.profile.cheapest(job)
         self._refuse_stuck(np.flatnonzero(stuck))
+
+    @property
+    def _has_room_alone(self) -> BoolArray:
+        """Jobs that are in time at a level of which there is enough at every moment, (J,)."""
+        levels, profile = self.levels, self.profile
+        there = np.zeros(len(self.C.resources.renewable))
+        there[self.renewable] = profile.free.min(axis=1)
+        there[self.consumable] = profile.left
+        usage = sp.csc_matrix(self.C.usage)[:, self.c].tocoo()
+        lacks = usage.col[usage.data > there[usage.row]].astype(np.int64)
+        fits = ~mask_of(lacks, len(self.c))
+        fits &= ~levels.stays[self.j] & (self.release[self.j] + levels.shortest <= self.due)
+        return mask_of(self.j[fits], len(self.C))
 
     @property
     def _assumption(self) -> Assumption | None:

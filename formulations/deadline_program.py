@@ -198,9 +198,10 @@ class DeadlineProgram(ABC):
         """
         C = self.C
         refuse_endless(C, np.flatnonzero(self.must))
+        words = needs_of(C, stuck, alone=self.supply) if len(stuck) else []
         conflicts = [
             Conflict("work", k, f"{C.job_name(k)} {needs}")
-            for k, needs in zip(stuck.tolist(), needs_of(C, stuck, alone=self.supply), strict=True)
+            for k, needs in zip(stuck.tolist(), words, strict=True)
         ]
         conflicts += [] if self.leaves_out else without_column(C)
         if conflicts:

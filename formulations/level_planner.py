@@ -418,16 +418,18 @@ class Profile:
         run on few GPUs for most of their time, fit beside each other (R. McNaughton, "Scheduling
         with deadlines and loss functions", Management Science 6(1), 1959, cuts jobs in this way).
         """
-        starts, ends, room = self.room([level], job.release, level.deadline)
-        first, _ = self._steps(job.release, level.deadline)
-        able = room[0].nonzero()[0]
-        starts, ends = starts[able], ends[able]
+        first, beyond = self._steps(job.release, level.deadline)
+        able = first + self._is_free(level, first, beyond).nonzero()[0]
+        starts, ends = self._edges[able], self._edges[able + 1]
+        # Only the first and the last may be outside.
+        starts[:1] = starts[:1].clip(job.release)
+        ends[-1:] = ends[-1:].clip(None, level.deadline)
         lasts, least = ends - starts, min(level.duration, level.shortest)
         if lasts.sum() < least * (1.0 - ROUNDING):
             return None
         free = np.full(len(able), math.inf)
         for r, amount in level.holds:
-            np.minimum(free, self.free[r, first + able] / amount, out=free)
+            np.minimum(free, self.free[r, able] / amount, out=free)
         # A gap that is rounding comes last: it would be a stop in the plan, and none in the
         # schedule.
         free[lasts <= ROUNDING * np.maximum(ends, 1.0)] = -1.0
@@ -449,9 +451,9 @@ class Profile:
                     begin[last] = min(begin[last] + more, stop[last])
                 else:
                     stop[last] = max(stop[last] - more, begin[last])
-                cuts = np.append(True, begin[1:] != stop[:-1])
-                ends_here = np.append(cuts[1:], True)
-                pieces = zip(begin[cuts].tolist(), stop[ends_here].tolist(), strict=True)
+                cuts = (begin[1:] != stop[:-1]).nonzero()[0]
+                begins = [float(begin[0]), *begin[cuts + 1].tolist()]
+                pieces = zip(begins, [*stop[cuts].tolist(), float(stop[-1])], strict=True)
                 run = run_within(job, (Piece(level, start, end) for start, end in pieces))
                 if run is not None:
                     return run
@@ -491,16 +493,21 @@ class Profile:
         room for a part of the work in each of some levels in each of them, shape (levels, steps).
         """
         first, beyond = self._steps(begin, end)
-        room = np.ones((len(levels), beyond - first), bool)
-        for row, level in zip(room, levels, strict=True):
-            if not all(_by(work * amount, float(self.left[r])) for r, amount in level.spends):
-                row[:] = False
-            for r, amount in level.holds:
-                row &= self.free[r, first:beyond] >= amount * (1.0 - ROUNDING)
+        room = np.array([self._is_free(level, first, beyond, work) for level in levels])
         # Only the first and the last edge may be outside.
         edges = self._edges[first : beyond + 1].copy()
         edges[0], edges[-1] = max(edges[0], begin), min(edges[-1], end)
         return edges[:-1], edges[1:], room
+
+    def _is_free(self, level: Level, first: int, beyond: int, work: float = 1.0) -> BoolArray:
+        """Whether there is room for a part of the work in a level in each of some steps."""
+        if not all(_by(work * amount, float(self.left[r])) for r, amount in level.spends):
+            return np.zeros(beyond - first, bool)
+        room = None
+        for r, amount in level.holds:
+            free = self.free[r, first:beyond] >= amount * (1.0 - ROUNDING)
+            room = free if room is None else room & free
+        return np.ones(beyond - first, bool) if room is None else room
 
     def _steps(self, begin: float, end: float) -> tuple[int, int]:
         """The first step of a stretch of time, and the one after its last."""
