@@ -41,7 +41,7 @@ from formulations.level_planner import (
     stretches_of,
 )
 from formulations.level_table import LevelTable
-from formulations.time_prices import PricedTime
+from formulations.priced_time import PricedTime
 from formulations.time_shortage import Overload, TimeNeeded
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, ranges
 from optsched.arrays.matrices import sum_by
@@ -61,12 +61,18 @@ of columns y from which it is sifted.
 """
 MOST_REFUTING = 200_000
 """The same limit for the merged program that shows in seconds that a sifted one is infeasible."""
-WORK_AT_FIRST, WORK = 1.5, 1.2
+WORK = 1.2
 """Sifting adds the cheapest columns of each job, until together they could do this multiple of its
-work: the first number at the prices of the relaxation, the second at those of the program.
+work.
 """
 MOST_PRICED = (200_000, 800_000)
-"""The limits for those in which prices of time are sought, one after the other."""
+"""The limits for those in which prices of time are sought that show a shortage, one after the
+other.
+"""
+MOST_PRICING = (400_000, 20_000)
+"""The same for prices at which sifting begins; the second where the first program is too hard."""
+TO_MISS = 20.0
+"""What a job that is not done costs there, relative to the least cost of its work."""
 MOST_BOUNDING = 20_000
 """The limit if only a bound is asked for: such a program is solved in a fraction of a second."""
 COUNTED_FROM = 4_000
@@ -135,13 +141,13 @@ class DeadlineFluid(Formulation):
     resource than there is (`formulations.time_shortage`); no program is solved then. Work of less
     than 1e-4 s counts as so much, as in `deadline-elastic`. Where a program that would be sifted has
     no plan by rule, prices of time come next: at some prices jobs may have to pay more for their
-    work than all time costs (`formulations.time_prices`), and then no schedule keeps all deadlines.
+    work than all time costs (`formulations.priced_time`), and then no schedule keeps all deadlines.
 
     A program of 300,000 columns y or more without a choice is solved by sifting
-    (`optsched.solving.sifting`): it begins with the columns that are cheapest at the prices of a
-    relaxation with few intervals. With more than 4,000,000 columns y, or 1,000,000 with a choice,
-    intervals are merged. In a merged interval a job runs for at most the time between its arrival
-    and its deadline; the program is then a relaxation even for jobs on one GPU.
+    (`optsched.solving.sifting`): it begins with the columns that cost least at prices of time in
+    merged intervals. With more than 4,000,000 columns y, or 1,000,000 with a choice, intervals are
+    merged. In a merged interval a job runs for at most the time between its arrival and its
+    deadline; the program is then a relaxation even for jobs on one GPU.
 
     The plan by rule comes first, under a time limit for at most half of it, so that the answer is
     at least as good as the plan by rule, if there is one. No solver runs where every job has its
@@ -352,6 +358,12 @@ class FluidProgram(DeadlineProgram):
         begin = np.maximum(self.edges[self.t], self.release[self.k[self.of]])
         return np.minimum(self.edges[self.t + 1], self.due[self.of]) - begin
 
+    @cached_property
+    def cost(self) -> FloatArray:
+        """Cost of a second of each y, where no class has a choice."""
+        later = 1.0 + self.early * self.edges[self.t] / self.edges[-1]
+        return np.asarray(self.g[self.of] * later)
+
     # --- deadlines of classes: the columns a ------------------------------------------------------
 
     @cached_property
@@ -502,7 +514,7 @@ class FluidProgram(DeadlineProgram):
 
     @cached_property
     def _shortage_by_prices(self) -> Shortage | None:
-        """Jobs that must pay more for time than all time costs (`time_prices`), in relaxations with
+        """Jobs that must pay more for time than all time costs (`priced_time`), in relaxations with
         merged intervals.
         """
         timer = self.timer.part(FOR_PRICES)
@@ -511,25 +523,7 @@ class FluidProgram(DeadlineProgram):
 
     def shown_by_prices(self, timer: Timer) -> Shortage | None:
         """What prices of time in the intervals of this program show."""
-        y = np.flatnonzero(self.fits & self.must[self.k[self.of]])
-        if not len(y):
-            return None
-        y = y[np.lexsort((self.t[y], self.k[self.of[y]]))]
-        planned, k = np.unique(self.k[self.of[y]], return_inverse=True)
-        uses = sp.csr_matrix(self.uses.T)[self.of[y]].tocoo()
-        k_row, _, row, length = self._time
-        priced = PricedTime(
-            k,
-            self.t[y],
-            1.0 / self.d[self.of[y]],
-            uses.row.astype(np.int64),
-            uses.col.astype(np.int64),
-            uses.data.astype(np.float64),
-            (length * self.C.count[k_row])[np.unique(row[y])],
-            (self.G * self.length).T,
-            self.C.count[planned].astype(np.float64),
-            self._shortest[planned],
-        )
+        planned, priced = self.priced
         found = priced.unaffordable(timer)
         if found is None:
             return None
@@ -539,6 +533,30 @@ class FluidProgram(DeadlineProgram):
             f"{found.available:,.10g}, and these jobs pay at least {found.asked:,.10g} for theirs"
         )
         return self._short(words, planned[found.classes], found.asked, found.available)
+
+    @cached_property
+    def priced(self) -> tuple[IntArray, PricedTime]:
+        """Classes that must meet their deadlines, and their columns in intervals."""
+        y = np.flatnonzero(self.fits & self.must[self.k[self.of]])
+        y = y[np.lexsort((self.t[y], self.k[self.of[y]]))]
+        planned, k = np.unique(self.k[self.of[y]], return_inverse=True)
+        uses = sp.csr_matrix(self.uses.T)[self.of[y]].tocoo()
+        k_row, _, row, length = self._time
+        least = np.full(len(planned), np.inf)
+        np.minimum.at(least, k, self.cost[y] * self.d[self.of[y]])
+        return planned, PricedTime(
+            k,
+            self.t[y],
+            1.0 / self.d[self.of[y]],
+            self.cost[y],
+            uses.row.astype(np.int64),
+            uses.col.astype(np.int64),
+            uses.data.astype(np.float64),
+            (length * self.C.count[k_row])[np.unique(row[y])],
+            (self.G * self.length).T,
+            self.C.count[planned].astype(np.float64),
+            TO_MISS * least,
+        )
 
     def _short(self, words: str, classes: IntArray, asked: float, available: float) -> Shortage:
         """That classes need more than there is; the words say what."""
@@ -587,44 +605,37 @@ class FluidProgram(DeadlineProgram):
 
     @property
     def _sifting(self) -> Sifting:
-        coarse = self._merged(MOST_BOUNDING)
+        return Sifting(self._duals_by_prices, lambda y: self._cheapest(*self.prices(y)))
 
-        def first(y: FloatArray) -> IntArray:
-            capacity, budget = coarse.prices(y)
-            middle = 0.5 * (self.edges[1:] + self.edges[:-1])
-            at = np.searchsorted(coarse.edges, middle, "right") - 1
-            return self._cheapest(capacity[:, at], budget, WORK_AT_FIRST)
-
-        def cheapest(y: FloatArray) -> IntArray:
-            return self._cheapest(*self.prices(y), WORK)
-
-        return Sifting(lambda: coarse.program, first, lambda y: self._lifted(coarse, y), cheapest)
-
-    def _lifted(self, coarse: FluidProgram, y: FloatArray) -> FloatArray:
-        """Duals of the rows from those of the program with merged intervals; they prove the same
-        bound.
-
-        A dual is a price of a second, or of work. A second of an interval costs as much as one of
-        the merged interval that it is part of.
+    def _duals_by_prices(self) -> FloatArray:
+        """Duals of the rows: prices of time in merged intervals, at which budgets cost nothing; 0 if
+        no prices are found.
         """
-        arrays, merged_arrays = self.program.arrays, coarse.program.arrays
+        arrays = self.program.arrays
+        duals = np.zeros(arrays.shape[0])
+        timer = self.timer.part(FOR_PRICES)
+        for merged in (self._merged(most) for most in MOST_PRICING):
+            planned, priced = merged.priced
+            found = priced.prices(timer)
+            if found is not None:
+                break
+        else:
+            return duals
         middle = 0.5 * (self.edges[1:] + self.edges[:-1])
-        at = np.searchsorted(coarse.edges, middle, "right") - 1
-        lifted = np.zeros(arrays.shape[0])
-
-        k, t, _, _ = self._time
-        k_merged, t_merged, _, _ = coarse._time
-        merged = len(coarse.length)
-        row = np.searchsorted(k_merged * merged + t_merged, k * merged + at[t])
-        lifted[arrays.row_block("time").slice] = y[merged_arrays.row_block("time").slice][row]
-        resource, t = np.divmod(self._held[1], len(self.length))
-        row = np.searchsorted(coarse._held[1], resource * merged + at[t])
-        lifted[arrays.row_block("capacity").slice] = y[merged_arrays.row_block("capacity").slice][
-            row
-        ]
-        for block in ("work", "budget") if len(self.consumable) else ("work",):
-            lifted[arrays.row_block(block).slice] = y[merged_arrays.row_block(block).slice]
-        return lifted
+        at = np.searchsorted(merged.edges, middle, "right") - 1
+        held, used = self._held
+        price = found.time[at].T.ravel()[used]
+        work = np.zeros(len(self.C))
+        work[planned] = found.work
+        earned = work[self.k[self.of]] / self.d[self.of] - self.cost - held.T @ price
+        row = self._time[2]
+        most = np.zeros(len(arrays.row_block("time")))
+        np.maximum.at(most, row[self.fits], earned[self.fits])
+        of_deadline = self.deadlines[0]
+        duals[arrays.row_block("time").slice] = -most
+        duals[arrays.row_block("capacity").slice] = -price
+        duals[arrays.row_block("work").slice] = work[of_deadline] / self._shortest[of_deadline]
+        return duals
 
     def prices(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Prices by the duals y of the rows: of a unit of each resource for a second, shape (R,
@@ -638,13 +649,13 @@ class FluidProgram(DeadlineProgram):
             budget = np.maximum(-y[arrays.row_block("budget").slice], 0.0)
         return capacity.reshape(self.G.shape), budget
 
-    def _cheapest(self, capacity: FloatArray, budget: FloatArray, work: float) -> IntArray:
+    def _cheapest(self, capacity: FloatArray, budget: FloatArray) -> IntArray:
         """For each job the cheapest column y of each interval at these prices, cheapest intervals
-        first, until together they could do ``work`` times its work.
+        first, until together they could do `WORK` times its work.
         """
         held, used = self._held
         of, k = self.of, self.k[self.of]
-        cost = self.program.arrays.cost + held.T @ capacity.ravel()[used]
+        cost = self.cost + held.T @ capacity.ravel()[used]
         cost += (budget @ self.consumes / self.d)[of]
         fits = np.flatnonzero(self.fits)
         order = fits[np.lexsort(((cost * self.d[of])[fits], k[fits]))]
@@ -654,12 +665,12 @@ class FluidProgram(DeadlineProgram):
         before = np.cumsum(part) - part
         begins = np.append(True, np.diff(k[order]) != 0)[: len(order)]
         before -= np.repeat(before[begins], np.diff(np.append(np.flatnonzero(begins), len(order))))
-        return np.sort(order[before < work])
+        return np.sort(order[before < WORK])
 
     @cached_property
     def program(self) -> LinearProgram:
         """Variables, rows and objective."""
-        C, k, of, t = self.C, self.k, self.of, self.t
+        C, k, of = self.C, self.k, self.of
         n = C.count
         of_deadline, _, value = self.deadlines
         lp = LinearProgram()
@@ -705,8 +716,7 @@ class FluidProgram(DeadlineProgram):
                 - value[self.chosen][np.newaxis, :] @ a
             )
         else:
-            later = 1.0 + self.early * self.edges[t] / self.edges[-1]
-            lp.minimise((self.g[of] * later)[np.newaxis, :] @ y)
+            lp.minimise(self.cost[np.newaxis, :] @ y)
         if self.timer.seconds is not None:
             _ = lp.arrays  # they take half as long as the rows
             self._check_building()

@@ -172,19 +172,13 @@ class Sifting(NamedTuple):
 
     Attributes
     ----------
-    coarse : callable
-        A relaxation with few columns.
-    first : callable
-        Duals of the relaxation -> columns of the program to begin with.
-    lifted : callable
-        Duals of the relaxation -> duals of the program that prove the same bound.
+    duals : callable
+        Duals of the program that prove a bound; those of a relaxation, or 0.
     cheapest : callable
         Duals of the program -> its columns that would be used at these prices.
     """
 
-    coarse: Callable[[], LinearProgram]
-    first: Callable[[FloatArray], IntArray]
-    lifted: Callable[[FloatArray], FloatArray]
+    duals: Callable[[], FloatArray]
     cheapest: Callable[[FloatArray], IntArray]
 
 

@@ -1,8 +1,8 @@
 """Linear programs of which an optimum uses few columns: sifting.
 
 A restricted program over some columns is solved. Columns with negative reduced cost at its duals
-are added, until there are none. The first columns are chosen by a relaxation with far fewer
-columns.
+are added, until there are none. The first columns are those that cost little at duals of a
+relaxation.
 
 R. E. Bixby, J. W. Gregory, I. J. Lustig, R. E. Marsten, D. F. Shanno, "Very large-scale linear
 programming: a case study in combining interior point and simplex methods", Operations Research
@@ -27,6 +27,9 @@ from optsched.solving.outcome import STOPPED
 
 MOST_TURNS = 40
 """Restricted programs that are solved at most."""
+CHEAP = 0.03
+"""Reduced cost at the first duals, as a part of the cost, up to which a column is chosen at
+first."""
 ALL_JOIN = 20_000
 """Columns of negative reduced cost up to which all are added, not only those that `cheapest`
 picks."""
@@ -56,7 +59,7 @@ def solve_by_sifting(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> 
     Returns
     -------
     Values
-        `INFEASIBLE`: the relaxation or all columns together leave rows short. Where a limit or the
+        `INFEASIBLE`: all columns together leave rows short. Where a limit or the
         user stopped a run, the last point that leaves no row short, if there is one, and the best
         duals: the last ones, or those of the relaxation. `IMPRECISE`: other columns would still be
         chosen, or a run gave no duals.
@@ -74,28 +77,25 @@ def solve_by_sifting(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> 
 
 def _sifted(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
     """`solve_by_sifting`; Ctrl-C raises no exception in it."""
-    coarse = engine.build(lambda: sifting.coarse().arrays)
-    found = engine.run(engine.open(coarse))
-    known = Values(Termination.IMPRECISE, words="sifting")
-    if found.termination is not Termination.OPTIMAL or found.y is None:
-        return replace(known, termination=_end_of(found))
-    prices = found.y
-    lifted = engine.build(lambda: sifting.lifted(prices))
-    known = replace(known, y=lifted)
-    chosen = engine.build(lambda: sifting.first(prices))
+    began = engine.timer.clock()
+    relaxed = sifting.duals()
+    cheap = np.flatnonzero(arrays.cost - arrays.A.T @ relaxed <= CHEAP * arrays.cost)
+    chosen = np.union1d(cheap, sifting.cheapest(relaxed))
+    engine.spend("bound", engine.timer.clock() - began)
+    known = Values(Termination.IMPRECISE, y=relaxed, words="sifting")
     penalties = iter(PENALTIES)
     penalty = next(penalties)
     before: tuple[_RestrictedProgram, Basis] | None = None
     for _ in range(MOST_TURNS):
-        if interrupted():
-            return _stopped(arrays, known, lifted, Termination.INTERRUPTED)
         restricted = _RestrictedProgram(arrays, chosen, penalty)
         session = engine.open(restricted.program)
+        if interrupted():
+            return _stopped(arrays, known, relaxed, Termination.INTERRUPTED)
         if before is not None:
             session.set_start(restricted.basis_after(*before))
         values = engine.run(session)
         if values.termination is not Termination.OPTIMAL or values.x is None or values.y is None:
-            return _stopped(arrays, known, lifted, _end_of(values))
+            return _stopped(arrays, known, relaxed, _end_of(values))
         x, y = restricted.spread(values.x, values.y)
         kept = restricted.missing(values.x) <= SHORT
         if kept:
@@ -119,12 +119,12 @@ def _sifted(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
     return known
 
 
-def _stopped(arrays: LinearArrays, known: Values, lifted: FloatArray, end: Termination) -> Values:
+def _stopped(arrays: LinearArrays, known: Values, relaxed: FloatArray, end: Termination) -> Values:
     """What is known, with the duals of the better bound; nothing is minimised below it."""
     assert known.y is not None
-    of_last, of_lifted = (dual_bound(arrays, y) for y in (known.y, lifted))
-    worse = of_last is None or (of_lifted is not None and of_lifted > of_last)
-    return replace(known, termination=end, y=lifted if worse else known.y)
+    of_last, of_relaxed = (dual_bound(arrays, y) for y in (known.y, relaxed))
+    worse = of_last is None or (of_relaxed is not None and of_relaxed > of_last)
+    return replace(known, termination=end, y=relaxed if worse else known.y)
 
 
 def _end_of(values: Values) -> Termination:

@@ -254,7 +254,7 @@ def test_sifting_finds_the_optimum_of_all_columns(monkeypatch: pytest.MonkeyPatc
         exact = solve(instance)
         with monkeypatch.context() as patch:
             patch.setattr(deadline_fluid, "SIFTED_FROM", 1)
-            patch.setattr(deadline_fluid, "MOST_BOUNDING", 60)
+            patch.setattr(deadline_fluid, "MOST_PRICING", (60,))
             found = solve(instance)
         assert found.status == exact.status
         if exact.status == "optimal":

@@ -1,24 +1,27 @@
-"""Prices of time at which jobs with deadlines must pay more than all time on resources costs.
+"""Prices of time on resources, and of the work of jobs with deadlines: what they show of a program.
 
 Sets
     k: classes of n_k equal jobs that must meet a deadline;  c in C_k: their columns;
     t: intervals, of length L_t;  r: renewable resources.
 Parameters
     d_c: duration of all work in column c;  u_rc: what it holds of r;  G_rt: capacity of r in t;
+    g_ct: cost of a second in column c during t;
     l_kt: seconds of t between the arrival and the deadline of a job of class k.
 
-Whatever the prices p_rt >= 0 of a second of a unit are, and whatever each job would pay for its
-work, w_k >= 0, every schedule keeps
+Whatever the prices p_rt >= 0 of a second of a unit are, and whatever each job pays for its work,
+w_k >= 0, every schedule costs at least
 
-    sum_k n_k (w_k - sum_t l_kt e_kt)  <=  sum_r sum_t p_rt G_rt L_t
-    e_kt = max(0, max_c (w_k / d_c - sum_r p_rt u_rc))       what a second of t earns beyond its cost
+    sum_k n_k (w_k - sum_t l_kt e_kt)  -  sum_r sum_t p_rt G_rt L_t
+    e_kt = max(0, max_c (w_k / d_c - g_ct - sum_r p_rt u_rc))   what a second of t earns beyond its cost
 
 as jobs do n_k of their work, earn at most e_kt in a second, and hold no more than there is (weak
-duality; J. Farkas, "Theorie der einfachen Ungleichungen", 1902). Prices that break it are sought by
-an interior-point method for the program that misses as little work as possible:
+duality). If that is above 0 where g = 0, there is no schedule (J. Farkas, "Theorie der einfachen
+Ungleichungen", 1902). Such prices are sought by an interior-point method for
 
-    minimise  sum_k v_k m_k
+    minimise  sum_c sum_t g_ct y_ct + sum_k v_k m_k
     s.t.      sum_c sum_t y_ct / d_c + m_k >= n_k,  sum_c y_ct <= n_k l_kt,  sum u_rc y_ct <= G_rt L_t
+
+where v_k is the cost of a job that is not done.
 
 Its Newton systems are small, because a job is tied to the others by prices alone: seconds of a job
 in an interval are eliminated first, then the prices of each interval. What is left are the jobs,
@@ -30,8 +33,8 @@ Optimization 2(4), 1992.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -47,13 +50,17 @@ STEPS = 60
 FAR = 0.99
 """Part of the way to the boundary that a step takes."""
 KEPT = 1e-7
-"""Part of the work; if less is missing, no prices are sought any more."""
+"""Part of the work; if less is missing, no prices that show a shortage are sought any more."""
+NEAR = 1e-3
+"""Part of the cost by which the bound of prices may be below the optimum."""
 OFF = 1e-6
 """Part of an amount by which a certificate lets rows be violated."""
 MOST_PRICES, MOST_BAND = 3_000, 20_000_000
 """Largest systems that are solved: prices, and numbers in the band of jobs."""
 AT_ONCE = 512
 """Jobs that are eliminated by one product of matrices."""
+PAIRS = (("y", "z"), ("s", "e"), ("g", "p"), ("m", "u"), ("x", "w"))
+"""Parts of a point, each beside its price; see `_PriceSearch`."""
 
 Solve = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 """Right sides of the jobs (K,) and the prices (T, R) -> their steps."""
@@ -79,6 +86,13 @@ class Unaffordable(NamedTuple):
     available: float
 
 
+class Prices(NamedTuple):
+    """Prices of time, of a second of a unit (T, R), and of the work of a job (K,)."""
+
+    time: FloatArray
+    work: FloatArray
+
+
 @dataclass(frozen=True, eq=False)
 class PricedTime:
     """Columns in intervals that pay for the time on resources that they hold.
@@ -87,8 +101,8 @@ class PricedTime:
     ----------
     k, t : IntArray, shape (y,)
         Class and interval of each column in an interval, ascending.
-    rate : FloatArray, shape (y,)
-        1 / d_c.
+    rate, cost : FloatArray, shape (y,)
+        1 / d_c and g_ct.
     entry, resource : IntArray, shape (entries,)
         Which y holds which resource; entries of a y are beside one another.
     amount : FloatArray, shape (entries,)
@@ -104,6 +118,7 @@ class PricedTime:
     k: IntArray
     t: IntArray
     rate: FloatArray
+    cost: FloatArray
     entry: IntArray
     resource: IntArray
     amount: FloatArray
@@ -114,27 +129,35 @@ class PricedTime:
 
     def unaffordable(self, timer: Timer) -> Unaffordable | None:
         """Prices that show that the jobs cannot all be kept; None if none are found, in time."""
-        if not self._is_solvable:
-            return None
-        search = _PriceSearch(self)
-        for _ in range(STEPS):
-            if timer.is_over or search.missing <= KEPT * float(self.worth @ self.count):
+        free = replace(self, cost=np.zeros(len(self.k)))
+        for at in free.points(timer):
+            if at.missing <= KEPT * float(self.worth @ self.count):
                 return None
-            found = self.shown_by(search.p, search.w)
+            found = free.shown_by(at.p, at.w)
             if found is not None:
                 return found
-            try:
-                search.step()
-            except (LinAlgError, np.linalg.LinAlgError):
-                return None  # numbers are too different for further steps
         return None
+
+    def prices(self, timer: Timer) -> Prices | None:
+        """The prices with the highest bound that are found, in time; None if none has one above
+        0.
+        """
+        best, highest = None, 0.0
+        for at in self.points(timer):
+            bound = self.bound(at.p, at.w)
+            if bound > highest:
+                best, highest = Prices(at.p, at.w), bound
+            if at.gap <= NEAR * highest:
+                break
+        return best
+
+    def bound(self, p: FloatArray, w: FloatArray) -> float:
+        """What every schedule costs at least, by prices of time (T, R) and of work (K,)."""
+        return float(self._pays(p, w).sum() - (p * self.there).sum())
 
     def shown_by(self, p: FloatArray, w: FloatArray) -> Unaffordable | None:
         """What prices of time (T, R) and of work (K,) show."""
-        earned = self.rate * w[self.k] - self.cost(p)
-        most = np.maximum(np.maximum.reduceat(earned, self.starts), 0.0)
-        pays = self.count * w - np.bincount(self.k_q, most * self.seconds, len(self.count))
-        there = float((p * self.there).sum())
+        pays, there = self._pays(p, w), float((p * self.there).sum())
         greatest = np.argsort(-pays, kind="stable")
         added = np.cumsum(pays[greatest])
         # Duals and sums are rounded, relative to all that is paid for time.
@@ -148,10 +171,30 @@ class PricedTime:
             np.sort(greatest[:enough]), first, last, float(added[enough - 1]), there
         )
 
+    def _pays(self, p: FloatArray, w: FloatArray) -> FloatArray:
+        """What jobs of each class pay for time at least, n_k (w_k - sum_t l_kt e_kt); (K,)."""
+        earned = self.rate * w[self.k] - self.cost - self.charged(p)
+        most = np.maximum(np.maximum.reduceat(earned, self.starts), 0.0)
+        return np.asarray(self.count * w - self.by_class(most * self.seconds))
+
+    def points(self, timer: Timer) -> Iterator[_PriceSearch]:
+        """The points of the interior-point method, until the time is over."""
+        if not self._is_solvable:
+            return
+        search = _PriceSearch(self)
+        for _ in range(STEPS):
+            yield search
+            if timer.is_over:
+                return
+            try:
+                search.step()
+            except (LinAlgError, np.linalg.LinAlgError):
+                return  # numbers are too different for further steps
+
     # --- sums -------------------------------------------------------------------------------------
 
-    def cost(self, p: FloatArray) -> FloatArray:
-        """What a second of each y costs at prices (T, R)."""
+    def charged(self, p: FloatArray) -> FloatArray:
+        """What the time of a second of each y costs at prices (T, R)."""
         of_entry = self.amount * p.ravel()[self.place]
         return np.bincount(self.entry, of_entry, len(self.k)).astype(np.float64)
 
@@ -272,10 +315,11 @@ class _PriceSearch:
         could = P.by_class(P.by_second(P.rate) / places * P.seconds)
         part = np.minimum(1.0, count / np.maximum(could, 1e-300))[P.k]
         self.y = np.maximum(part * 0.5 * (P.seconds / places)[P.q], 1e-6 * P.seconds[P.q])
-        self.p = np.full(P.there.shape, 1e-3 * float(np.median(worth) * np.median(P.rate)))
+        price = 1e-3 * float(np.median(worth) * np.median(P.rate)) + 0.3 * float(np.median(P.cost))
+        self.p = np.full(P.there.shape, price)
         self.e = np.full(len(P.seconds), 0.1 * float(self.p.mean()))
         self.w, self.u = 0.3 * worth, 0.7 * worth
-        cost = P.cost(self.p)
+        cost = P.cost + P.charged(self.p)
         self.z = np.maximum(cost + self.e[P.q] - P.rate * self.w[P.k], 0.3 * cost)
         self.g = np.maximum(self.g, 1e-9 * float(P.there.max()))
 
@@ -285,11 +329,15 @@ class _PriceSearch:
         short = self.P.count - self.P.by_class(self.P.by_second(self.P.rate * self.y))
         return float(self.P.worth @ np.maximum(np.maximum(short, self.m), 0.0))
 
+    @property
+    def gap(self) -> float:
+        """Difference to the cost of the prices, where the point misses nothing."""
+        return sum(float((getattr(self, a) * getattr(self, b)).sum()) for a, b in PAIRS)
+
     def step(self) -> None:
         """Newton's step with Mehrotra's second-order term."""
         newton = _Newton(self)
-        pairs = (("y", "z"), ("s", "e"), ("g", "p"), ("m", "u"), ("x", "w"))
-        products = [getattr(self, a) * getattr(self, b) for a, b in pairs]
+        products = [getattr(self, a) * getattr(self, b) for a, b in PAIRS]
         size = sum(each.size for each in products)
         mu = sum(float(each.sum()) for each in products) / size
         point, prices = newton.solved([-each for each in products])
@@ -300,11 +348,11 @@ class _PriceSearch:
                     (getattr(self, a) + far[0] * point[a]) * (getattr(self, b) + far[1] * prices[b])
                 ).sum()
             )
-            for a, b in pairs
+            for a, b in PAIRS
         )
         aim = mu * (later / size / mu) ** 3
         aims = [
-            aim - each - point[a] * prices[b] for each, (a, b) in zip(products, pairs, strict=True)
+            aim - each - point[a] * prices[b] for each, (a, b) in zip(products, PAIRS, strict=True)
         ]
         for way in newton.solved(aims):
             length = min(1.0, FAR * self._length(way))
@@ -326,7 +374,7 @@ class _Newton:
         self.over = P.there - at.g - P.held(at.y)
         self.late = P.seconds - at.s - P.by_second(at.y)
         self.short = P.count - P.by_class(P.by_second(P.rate * at.y)) - at.m + at.x
-        self.off = P.cost(at.p) + at.e[P.q] - P.rate * at.w[P.k] - at.z
+        self.off = P.cost + P.charged(at.p) + at.e[P.q] - P.rate * at.w[P.k] - at.z
         self.off_w = P.worth - at.w - at.u
         self.theta = at.y / at.z
         held = self.theta[P.entry] * P.amount
@@ -420,7 +468,7 @@ class _Newton:
         w, p = self.solve(side_w, side_p)
         e = idle - (self.holds * p[P.t_q]).sum(axis=1) + self.done * w[P.k_q]
         e /= self.time
-        z = P.cost(p) + e[P.q] - P.rate * w[P.k] + self.off
+        z = P.charged(p) + e[P.q] - P.rate * w[P.k] + self.off
         u = self.off_w - w
         point = {
             "y": of_y / at.z - self.theta * z,
