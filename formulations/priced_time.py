@@ -1,31 +1,39 @@
-"""Prices of time on resources, and of the work of jobs with deadlines: what they show of a program.
+"""Prices of time and of work, for jobs with deadlines: they prove bounds by weak duality.
 
 Sets
     k: classes of n_k equal jobs that must meet a deadline;  c in C_k: their columns;
-    t: intervals, of length L_t;  r: renewable resources.
+    t: intervals, of length L_t;  r: renewable resources;  q = (k, t): a class in an interval.
 Parameters
     d_c: duration of all work in column c;  u_rc: what it holds of r;  G_rt: capacity of r in t;
     g_ct: cost of a second in column c during t;
-    l_kt: seconds of t between the arrival and the deadline of a job of class k.
+    l_kt: seconds of t between the arrival and the deadline of a job of class k;
+    v_k: cost of a job that is not done.
+Variables
+    y_ct: seconds in column c during t;  m_k: jobs that are missing;  x_k: jobs done in excess;
+    s_kt: idle seconds;  f_rt: free capacity.
+Program
+    minimise  sum_c sum_t g_ct y_ct  +  sum_k v_k m_k
+    work      sum_c sum_t y_ct / d_c  +  m_k  -  x_k  =  n_k          dual w_k
+    time      sum_c y_ct  +  s_kt  =  n_k l_kt                        dual -e_kt
+    capacity  sum_c u_rc y_ct  +  f_rt  =  G_rt L_t                   dual -p_rt
+    y, m, x, s, f >= 0
+Dual variables
+    w_k: price of the work of a job;  p_rt: price of a second of a unit of r in t;
+    e_kt: what a second of t earns beyond its cost;
+    z_ct = g_ct + sum_r u_rc p_rt + e_kt - w_k / d_c: reduced cost of y_ct;
+    h_k = v_k - w_k: reduced cost of m_k.
+    w, p, e, z, h >= 0
 
-Whatever the prices p_rt >= 0 of a second of a unit are, and whatever each job pays for its work,
-w_k >= 0, every schedule costs at least
+At an optimum the products y z, s e, f p, m h and x w are 0; the interior-point method keeps all ten
+positive and lets the products shrink.
+
+**Bound.** For all p, w >= 0 every schedule that does all work costs at least
 
     sum_k n_k (w_k - sum_t l_kt e_kt)  -  sum_r sum_t p_rt G_rt L_t
-    e_kt = max(0, max_c (w_k / d_c - g_ct - sum_r p_rt u_rc))   what a second of t earns beyond its cost
+    e_kt = max(0, max_c (w_k / d_c - g_ct - sum_r u_rc p_rt))
 
-as jobs do n_k of their work, earn at most e_kt in a second, and hold no more than there is (weak
-duality). If that is above 0 where g = 0, there is no schedule (J. Farkas, "Theorie der einfachen
-Ungleichungen", 1902). Such prices are sought by an interior-point method for
-
-    minimise  sum_c sum_t g_ct y_ct + sum_k v_k m_k
-    s.t.      sum_c sum_t y_ct / d_c + m_k >= n_k,  sum_c y_ct <= n_k l_kt,  sum u_rc y_ct <= G_rt L_t
-
-where v_k is the cost of a job that is not done.
-
-Its Newton systems are small, because a job is tied to the others by prices alone: seconds of a job
-in an interval are eliminated first, then the prices of each interval. What is left are the jobs,
-tied to those whose times overlap, a band. Where intervals are few, the jobs are eliminated instead.
+If this is above 0 where g = 0, there is no such schedule (J. Farkas, "Theorie der einfachen
+Ungleichungen", 1902).
 
 S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM Journal on
 Optimization 2(4), 1992.
@@ -36,6 +44,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -45,25 +54,29 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, cho_solve_banded, c
 from optsched.arrays import FloatArray, IntArray
 from optsched.instance.durations import Timer
 
-STEPS = 60
+MOST_STEPS = 60
 """Newton steps at most."""
-FAR = 0.99
-"""Part of the way to the boundary that a step takes."""
-KEPT = 1e-7
-"""Part of the work; if less is missing, no prices that show a shortage are sought any more."""
-NEAR = 1e-3
-"""Part of the cost by which the bound of prices may be below the optimum."""
-OFF = 1e-6
-"""Part of an amount by which a certificate lets rows be violated."""
-MOST_PRICES, MOST_BAND = 3_000, 20_000_000
-"""Largest systems that are solved: prices, and numbers in the band of jobs."""
-AT_ONCE = 512
-"""Jobs that are eliminated by one product of matrices."""
-PAIRS = (("y", "z"), ("s", "e"), ("g", "p"), ("m", "u"), ("x", "w"))
-"""Parts of a point, each beside its price; see `_PriceSearch`."""
+TO_BOUNDARY = 0.99
+"""Fraction of the way to the boundary that a step goes at most."""
+ALL_DONE = 1e-7
+"""If a smaller part of all work is missing, all of it can be done: the search for a proof ends."""
+CLOSE = 1e-3
+"""The search for a bound ends at a duality gap below this part of the bound."""
+ROUNDING = 1e-6
+"""Part of what is paid and available by which sums of prices may be rounded."""
+MOST_PRICES = 3_000
+"""Prices p up to which the Newton system of the prices is considered: it is a dense matrix."""
+MOST_IN_BAND = 20_000_000
+"""Entries of the band matrix of the classes up to which a program is solved."""
+CLASSES_AT_ONCE = 512
+"""Classes that are eliminated by one product of matrices."""
+PAIRS = (("y", "z"), ("s", "e"), ("f", "p"), ("m", "h"), ("x", "w"))
+"""Each primal variable and the dual one that is 0 where it is positive."""
 
+Direction = dict[str, FloatArray]
+"""Changes of variables by their names in `PAIRS`."""
 Solve = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
-"""Right sides of the jobs (K,) and the prices (T, R) -> their steps."""
+"""Right sides of the reduced Newton system, (K,) and (T, R) -> dw, (K,), and dp, (T, R)."""
 
 
 class Unaffordable(NamedTuple):
@@ -76,7 +89,7 @@ class Unaffordable(NamedTuple):
     first, last : int
         Intervals whose time has a price, the first and the last one.
     asked, available : float
-        In seconds.
+        In the unit of ``worth``.
     """
 
     classes: IntArray
@@ -131,7 +144,7 @@ class PricedTime:
         """Prices that show that the jobs cannot all be kept; None if none are found, in time."""
         free = replace(self, cost=np.zeros(len(self.k)))
         for at in free.points(timer):
-            if at.missing <= KEPT * float(self.worth @ self.count):
+            if at.missing <= ALL_DONE * float(self.worth @ self.count):
                 return None
             found = free.shown_by(at.p, at.w)
             if found is not None:
@@ -147,7 +160,7 @@ class PricedTime:
             bound = self.bound(at.p, at.w)
             if bound > highest:
                 best, highest = Prices(at.p, at.w), bound
-            if at.gap <= NEAR * highest:
+            if at.gap <= CLOSE * highest:
                 break
         return best
 
@@ -161,11 +174,11 @@ class PricedTime:
         greatest = np.argsort(-pays, kind="stable")
         added = np.cumsum(pays[greatest])
         # Duals and sums are rounded, relative to all that is paid for time.
-        rounding = OFF * (there + float(w @ self.count))
+        rounding = ROUNDING * (there + float(w @ self.count))
         if added.max(initial=0.0) <= there + rounding:
             return None
         enough = 1 + int(np.argmax(added > there + rounding))
-        priced = np.flatnonzero((p * self.there).sum(axis=1) > OFF * there)
+        priced = np.flatnonzero((p * self.there).sum(axis=1) > ROUNDING * there)
         first, last = int(priced[0]), int(priced[-1])
         return Unaffordable(
             np.sort(greatest[:enough]), first, last, float(added[enough - 1]), there
@@ -177,17 +190,17 @@ class PricedTime:
         most = np.maximum(np.maximum.reduceat(earned, self.starts), 0.0)
         return np.asarray(self.count * w - self.by_class(most * self.seconds))
 
-    def points(self, timer: Timer) -> Iterator[_PriceSearch]:
+    def points(self, timer: Timer) -> Iterator[_InteriorPoint]:
         """The points of the interior-point method, until the time is over."""
         if not self._is_solvable:
             return
-        search = _PriceSearch(self)
-        for _ in range(STEPS):
-            yield search
+        point = _InteriorPoint(self)
+        for _ in range(MOST_STEPS):
+            yield point
             if timer.is_over:
                 return
             try:
-                search.step()
+                point.step()
             except (LinAlgError, np.linalg.LinAlgError):
                 return  # numbers are too different for further steps
 
@@ -216,25 +229,32 @@ class PricedTime:
         sums = [np.bincount(self.t_q, each, len(self.there)) for each in of_q.T]
         return np.stack(sums, axis=1).astype(np.float64)
 
+    def by_resource(self, of_entry: FloatArray) -> FloatArray:
+        """Sums over the columns of each class in each interval, (entries,) -> (Q, R)."""
+        sums = np.bincount(self._q_place, of_entry, len(self.starts) * self.there.shape[1])
+        return np.asarray(sums.reshape(len(self.starts), self.there.shape[1]))
+
     # --- indices ----------------------------------------------------------------------------------
 
     @cached_property
     def starts(self) -> IntArray:
-        """The first y of each class and interval, (Q,)."""
+        """The first y of each q = (k, t), (Q,)."""
         other = (np.diff(self.k, prepend=-1) != 0) | (np.diff(self.t, prepend=-1) != 0)
         return np.flatnonzero(other).astype(np.int64)
 
     @cached_property
     def q(self) -> IntArray:
-        """Class and interval of each y, an index of `starts`."""
+        """q = (k, t) of each y, an index of `starts`."""
         return np.repeat(np.arange(len(self.starts)), np.diff(np.append(self.starts, len(self.k))))
 
     @cached_property
     def k_q(self) -> IntArray:
+        """Class k of each q = (k, t), (Q,)."""
         return self.k[self.starts]
 
     @cached_property
     def t_q(self) -> IntArray:
+        """Interval t of each q = (k, t), (Q,)."""
         return self.t[self.starts]
 
     @cached_property
@@ -243,13 +263,13 @@ class PricedTime:
         return np.asarray(self.t[self.entry] * self.there.shape[1] + self.resource)
 
     @cached_property
-    def q_place(self) -> IntArray:
-        """The same with class and interval instead of the interval."""
+    def _q_place(self) -> IntArray:
+        """Class and interval q, and resource of each entry, as one number."""
         return np.asarray(self.q[self.entry] * self.there.shape[1] + self.resource)
 
     @cached_property
     def pairs(self) -> tuple[IntArray, IntArray]:
-        """Entries of the same y."""
+        """All ordered pairs of entries of the same y: those that come first, and second."""
         count = np.bincount(self.entry, minlength=len(self.k))
         first = np.cumsum(count) - count
         most = int(count.max(initial=0))
@@ -263,7 +283,7 @@ class PricedTime:
 
     @cached_property
     def in_time(self) -> tuple[IntArray, IntArray]:
-        """Classes and intervals in order of time; where each interval begins among them, (T + 1,)."""
+        """All q = (k, t) in order of t, and where each interval begins among them, (T + 1,)."""
         order = np.argsort(self.t_q, kind="stable")
         begins = np.searchsorted(self.t_q[order], np.arange(len(self.there) + 1))
         return order, begins.astype(np.int64)
@@ -298,183 +318,253 @@ class PricedTime:
     def _is_solvable(self) -> bool:
         if not len(self.k):
             return False
-        return not self.by_jobs or len(self.count) * (2 * self.band + 1) <= MOST_BAND
+        return not self.by_jobs or len(self.count) * (2 * self.band + 1) <= MOST_IN_BAND
 
 
-class _PriceSearch:
-    """The point of the interior-point method: each part of it beside its price.
-
-    y and z, s (idle seconds of classes) and e, g (idle time on resources) and p, m (missing work)
-    and v - w, x (work too much) and w.
-    """
+class _InteriorPoint:
+    """The variables of the program and of its dual, all positive; names as in the module's text."""
 
     def __init__(self, program: PricedTime) -> None:
         self.P = P = program
-        count, worth, places = P.count, P.worth, np.bincount(P.q)
-        self.s, self.g, self.m, self.x = 0.5 * P.seconds, 0.5 * P.there, 0.5 * count, 0.5 * count
-        could = P.by_class(P.by_second(P.rate) / places * P.seconds)
-        part = np.minimum(1.0, count / np.maximum(could, 1e-300))[P.k]
-        self.y = np.maximum(part * 0.5 * (P.seconds / places)[P.q], 1e-6 * P.seconds[P.q])
-        price = 1e-3 * float(np.median(worth) * np.median(P.rate)) + 0.3 * float(np.median(P.cost))
+        columns = np.bincount(P.q)
+        # y: about half of the work, spread evenly over intervals and columns.
+        could_do = P.by_class(P.by_second(P.rate) / columns * P.seconds)
+        part = np.minimum(1.0, P.count / np.maximum(could_do, 1e-300))[P.k]
+        self.y = np.maximum(part * 0.5 * (P.seconds / columns)[P.q], 1e-6 * P.seconds[P.q])
+        self.s = 0.5 * P.seconds
+        self.f = np.maximum(0.5 * P.there, 1e-9 * float(P.there.max()))
+        self.m, self.x = 0.5 * P.count, 0.5 * P.count
+        # w + h = v holds from the beginning.
+        self.w, self.h = 0.3 * P.worth, 0.7 * P.worth
+        typical_pay = float(np.median(P.worth) * np.median(P.rate))
+        price = 1e-3 * typical_pay + 0.3 * float(np.median(P.cost))
         self.p = np.full(P.there.shape, price)
         self.e = np.full(len(P.seconds), 0.1 * float(self.p.mean()))
-        self.w, self.u = 0.3 * worth, 0.7 * worth
         cost = P.cost + P.charged(self.p)
         self.z = np.maximum(cost + self.e[P.q] - P.rate * self.w[P.k], 0.3 * cost)
-        self.g = np.maximum(self.g, 1e-9 * float(P.there.max()))
 
     @property
     def missing(self) -> float:
-        """Worth of the work that the point misses."""
-        short = self.P.count - self.P.by_class(self.P.by_second(self.P.rate * self.y))
-        return float(self.P.worth @ np.maximum(np.maximum(short, self.m), 0.0))
+        """Cost of the work that the point does not do."""
+        undone = self.P.count - self.P.by_class(self.P.by_second(self.P.rate * self.y))
+        return float(self.P.worth @ np.maximum(np.maximum(undone, self.m), 0.0))
 
     @property
     def gap(self) -> float:
-        """Difference to the cost of the prices, where the point misses nothing."""
-        return sum(float((getattr(self, a) * getattr(self, b)).sum()) for a, b in PAIRS)
+        """Sum of all products: the duality gap, once the point keeps all rows."""
+        return sum(float(each.sum()) for each in self._products())
 
     def step(self) -> None:
-        """Newton's step with Mehrotra's second-order term."""
+        """One step of Mehrotra's predictor-corrector method."""
         newton = _Newton(self)
-        products = [getattr(self, a) * getattr(self, b) for a, b in PAIRS]
+        products = self._products()
         size = sum(each.size for each in products)
         mu = sum(float(each.sum()) for each in products) / size
-        point, prices = newton.solved([-each for each in products])
-        far = self._length(point), self._length(prices)
-        later = sum(
-            float(
-                (
-                    (getattr(self, a) + far[0] * point[a]) * (getattr(self, b) + far[1] * prices[b])
-                ).sum()
-            )
-            for a, b in PAIRS
-        )
-        aim = mu * (later / size / mu) ** 3
-        aims = [
-            aim - each - point[a] * prices[b] for each, (a, b) in zip(products, PAIRS, strict=True)
+
+        # Predictor: how far do the products shrink on the way to 0?
+        primal, dual = newton.direction([-each for each in products])
+        reached = self._products(self._cut_short(primal) | self._cut_short(dual))
+        mu_reached = sum(float(each.sum()) for each in reached) / size
+
+        # Corrector: all products to one target, with the second-order term of the predictor.
+        target = mu * (mu_reached / mu) ** 3
+        targets = [
+            target - product - primal[name] * dual[of_dual]
+            for product, (name, of_dual) in zip(products, PAIRS, strict=True)
         ]
-        for way in newton.solved(aims):
-            length = min(1.0, FAR * self._length(way))
-            for name, change in way.items():
+        for direction in newton.direction(targets):
+            length = min(1.0, TO_BOUNDARY * self._step_length(direction))
+            for name, change in direction.items():
                 setattr(self, name, getattr(self, name) + length * change)
 
-    def _length(self, way: dict[str, FloatArray]) -> float:
-        """How far the point can go before a part of it is 0."""
-        steepest = max(float((-d / getattr(self, name)).max()) for name, d in way.items())
+    def _products(self, changes: Direction | None = None) -> list[FloatArray]:
+        """The products of `PAIRS`, after some changes of the variables."""
+        after = {
+            name: getattr(self, name) + (0.0 if changes is None else changes[name])
+            for name in chain.from_iterable(PAIRS)
+        }
+        return [after[a] * after[b] for a, b in PAIRS]
+
+    def _cut_short(self, direction: Direction) -> Direction:
+        """The direction up to the boundary, at most a whole step."""
+        length = self._step_length(direction)
+        return {name: length * change for name, change in direction.items()}
+
+    def _step_length(self, direction: Direction) -> float:
+        """The largest part of a step, at most 1, at which no variable is below 0."""
+        steepest = max(float((-d / getattr(self, name)).max()) for name, d in direction.items())
         return 1.0 if steepest <= 1.0 else 1.0 / steepest
 
 
 class _Newton:
-    """The Newton system at a point, reduced to jobs or prices."""
+    """The Newton system at a point.
 
-    def __init__(self, at: _PriceSearch) -> None:
-        self.at, self.P = at, at.P
-        P, shape = self.P, (len(at.s), self.P.there.shape[1])
-        self.over = P.there - at.g - P.held(at.y)
-        self.late = P.seconds - at.s - P.by_second(at.y)
-        self.short = P.count - P.by_class(P.by_second(P.rate * at.y)) - at.m + at.x
-        self.off = P.cost + P.charged(at.p) + at.e[P.q] - P.rate * at.w[P.k] - at.z
-        self.off_w = P.worth - at.w - at.u
-        self.theta = at.y / at.z
-        held = self.theta[P.entry] * P.amount
-        self.time = P.by_second(self.theta) + at.s / at.e
-        self.done = P.by_second(self.theta * P.rate)
-        self.holds = np.bincount(P.q_place, held, shape[0] * shape[1]).reshape(shape)
-        ties = np.bincount(P.q_place, held * P.rate[P.entry], shape[0] * shape[1]).reshape(shape)
-        self.ties = ties - (self.done / self.time)[:, np.newaxis] * self.holds
-        own = P.by_second(self.theta * P.rate**2) - self.done**2 / self.time
-        self.own = P.by_class(own) + at.m / at.u + at.x / at.w
-        self.solve = self._by_jobs() if P.by_jobs else self._by_prices()
+    The steps of the variables, dy, dz, ..., keep the rows of both programs, linearised, and change
+    each product by a given amount, as in y dz + z dy = r_y. Elimination in this order:
+
+        dz = sum_r u_rc dp_rt + de_kt - dw_k / d_c + reduced_cost_residual
+        dy = r_y / z - theta dz                     theta = y / z
+        de = (idle - sum_r H_qr dp_rt + b_q dw_k) / a_q
+
+    with, as sums over the columns of q = (k, t),
+
+        a_q  = sum_c theta + s / e      `theta_sum`
+        b_q  = sum_c theta / d_c        `work_rate`
+        H_qr = sum_c theta u_rc         `holding`
+
+    What is left is a system of the prices and the classes:
+
+        [  A   -B' ] [ dp ]     A: a block (R, R) for each interval, `_price_blocks`
+        [ -B    D  ] [ dw ]     B: an entry for each q and r, `coupling`;  D: diagonal, `diagonal`
+
+    If intervals are many, dp is eliminated: D - B A^-1 B' is a band matrix, as classes are coupled
+    only if their times overlap. If they are few, dw is eliminated.
+    """
+
+    def __init__(self, point: _InteriorPoint) -> None:
+        self.point, self.P = point, point.P
+        self._set_residuals()
+        self._set_coefficients()
+        self.solve = self._without_prices() if self.P.by_jobs else self._without_classes()
+
+    def _set_residuals(self) -> None:
+        """Right side minus left side of each row, at the point."""
+        P, at = self.P, self.point
+        self.capacity_residual = P.there - at.f - P.held(at.y)
+        self.time_residual = P.seconds - at.s - P.by_second(at.y)
+        done = P.by_class(P.by_second(P.rate * at.y))
+        self.work_residual = P.count - done - at.m + at.x
+        reduced_cost = P.cost + P.charged(at.p) + at.e[P.q] - P.rate * at.w[P.k]
+        self.reduced_cost_residual = reduced_cost - at.z
+        self.worth_residual = P.worth - at.w - at.h
+
+    def _set_coefficients(self) -> None:
+        """Sums over the columns of each class in each interval, and the diagonal of the classes."""
+        P, at = self.P, self.point
+        self.theta = theta = at.y / at.z
+        self.theta_sum = P.by_second(theta) + at.s / at.e
+        self.work_rate = P.by_second(theta * P.rate)
+        held = theta[P.entry] * P.amount
+        self.holding = P.by_resource(held)
+        self.coupling = (
+            P.by_resource(held * P.rate[P.entry])
+            - (self.work_rate / self.theta_sum)[:, np.newaxis] * self.holding
+        )
+        own = P.by_second(theta * P.rate**2) - self.work_rate**2 / self.theta_sum
+        self.diagonal = P.by_class(own) + at.m / at.h + at.x / at.w
 
     @cached_property
-    def _of_prices(self) -> FloatArray:
-        """The systems of the prices of each interval, without jobs, (T, R, R)."""
+    def _price_blocks(self) -> FloatArray:
+        """The blocks of A, one for each interval, (T, R, R)."""
         P, (a, b) = self.P, self.P.pairs
-        intervals, count = P.there.shape
-        place = P.place[a] * count + P.resource[b]
-        worth = P.amount[a] * P.amount[b] * self.theta[P.entry[a]]
-        system = np.bincount(place, worth, intervals * count**2).reshape(intervals, count, count)
-        system[:, np.arange(count), np.arange(count)] += self.at.g / self.at.p
+        intervals, resources = P.there.shape
+        place = P.place[a] * resources + P.resource[b]
+        together = P.amount[a] * P.amount[b] * self.theta[P.entry[a]]
+        blocks = np.bincount(place, together, intervals * resources**2)
+        blocks = blocks.reshape(intervals, resources, resources)
+        diagonal = np.arange(resources)
+        blocks[:, diagonal, diagonal] += self.point.f / self.point.p
         order, begins = P.in_time
-        holds = (self.holds / np.sqrt(self.time)[:, np.newaxis])[order]
+        scaled = (self.holding / np.sqrt(self.theta_sum)[:, np.newaxis])[order]
         for t in range(intervals):
-            part = holds[begins[t] : begins[t + 1]]
-            system[t] -= part.T @ part
-        return np.asarray(system)
+            of_t = scaled[begins[t] : begins[t + 1]]
+            blocks[t] -= of_t.T @ of_t
+        return np.asarray(blocks)
 
-    def _by_jobs(self) -> Solve:
-        """Prices are eliminated, one interval after the other."""
-        P, width = self.P, self.P.band
-        order, begins = P.in_time
-        inverse = np.linalg.inv(self._of_prices)
-        root = np.linalg.cholesky(inverse)
-        ties, position = self.ties[order], P.position[P.k_q[order]]
-        jobs = len(P.count)
-        numbers = np.zeros((jobs, 2 * width + 1))
-        numbers[P.position, width] = self.own
-        # Row i, column j of the system is the number width + i + 2 width j.
-        square = as_strided(numbers.ravel()[width:], (jobs, jobs), (8, 16 * width))
-        for t in np.flatnonzero(np.diff(begins)).tolist():
-            part = ties[begins[t] : begins[t + 1]] @ root[t]
-            at = position[begins[t] : begins[t + 1]]
-            square[at[:, np.newaxis], at] -= part @ part.T
-        lower = cholesky_banded(numbers[:, width:].T, lower=True, check_finite=False)
+    def _without_prices(self) -> Solve:
+        """Eliminate dp: a Cholesky factor of the band matrix D - B A^-1 B'."""
+        P = self.P
+        inverse = np.asarray(np.linalg.inv(self._price_blocks), np.float64)
+        factor = cholesky_banded(self._lower_band(inverse), lower=True, check_finite=False)
         in_order = np.argsort(P.position)
 
-        def solve(of_jobs: FloatArray, of_prices: FloatArray) -> tuple[FloatArray, FloatArray]:
-            first = np.einsum("tij,tj->ti", inverse, of_prices)
-            side = of_jobs + P.by_class((self.ties * first[P.t_q]).sum(axis=1))
-            w = cho_solve_banded((lower, True), side[in_order], check_finite=False)[P.position]
-            tied = P.by_price(self.ties * w[P.k_q][:, np.newaxis])
-            return w, np.einsum("tij,tj->ti", inverse, of_prices + tied)
+        def solve(side_w: FloatArray, side_p: FloatArray) -> tuple[FloatArray, FloatArray]:
+            side = side_w + self._coupled_to_classes(np.einsum("tij,tj->ti", inverse, side_p))
+            dw = cho_solve_banded((factor, True), side[in_order], check_finite=False)[P.position]
+            dp = np.einsum("tij,tj->ti", inverse, side_p + self._coupled_to_prices(dw))
+            return dw, dp
 
         return solve
 
-    def _by_prices(self) -> Solve:
-        """Jobs are eliminated, some hundred at a time."""
+    def _lower_band(self, inverse: FloatArray) -> FloatArray:
+        """The lower band of D - B A^-1 B', as `cholesky_banded` takes it; classes are in order of
+        their first intervals.
+        """
+        P, width, classes = self.P, self.P.band, len(self.P.count)
+        order, begins = P.in_time
+        coupling, position = self.coupling[order], P.position[P.k_q[order]]
+        root = np.linalg.cholesky(inverse)
+        # Row j is column j of the matrix: `width` entries above the diagonal, and as many below.
+        band = np.zeros((classes, 2 * width + 1))
+        band[P.position, width] = self.diagonal
+        # The same numbers as a square matrix: entry (i, j) is number width + i + 2 width j of band.
+        square = as_strided(band.ravel()[width:], (classes, classes), (8, 16 * width))
+        for t in np.flatnonzero(np.diff(begins)).tolist():
+            of_t = coupling[begins[t] : begins[t + 1]] @ root[t]
+            at = position[begins[t] : begins[t + 1]]
+            square[at[:, np.newaxis], at] -= of_t @ of_t.T
+        return np.asarray(band[:, width:].T)
+
+    def _without_classes(self) -> Solve:
+        """Eliminate dw: a Cholesky factor of the dense matrix A - B' D^-1 B."""
         P = self.P
-        intervals, count = P.there.shape
-        system = np.zeros((P.there.size, P.there.size))
-        blocks = system.reshape(intervals, count, intervals, count)
-        blocks[np.arange(intervals), :, np.arange(intervals)] = self._of_prices
-        ties = self.ties / np.sqrt(self.own)[P.k_q][:, np.newaxis]
-        for first in range(0, len(P.count), AT_ONCE):
-            begin, end = np.searchsorted(P.k_q, [first, first + AT_ONCE])
-            dense = np.zeros((min(AT_ONCE, len(P.count) - first), P.there.size))
-            at_once = dense.reshape(-1, intervals, count)
-            at_once[P.k_q[begin:end] - first, P.t_q[begin:end]] = ties[begin:end]
-            system -= dense.T @ dense
-        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        factor = cho_factor(self._price_matrix(), lower=True, overwrite_a=True, check_finite=False)
 
-        def solve(of_jobs: FloatArray, of_prices: FloatArray) -> tuple[FloatArray, FloatArray]:
-            tied = P.by_price(self.ties * (of_jobs / self.own)[P.k_q][:, np.newaxis])
-            p = cho_solve(factor, (of_prices + tied).ravel()).reshape(P.there.shape)
-            side = of_jobs + P.by_class((self.ties * p[P.t_q]).sum(axis=1))
-            return side / self.own, p
+        def solve(side_w: FloatArray, side_p: FloatArray) -> tuple[FloatArray, FloatArray]:
+            side = side_p + self._coupled_to_prices(side_w / self.diagonal)
+            dp = cho_solve(factor, side.ravel()).reshape(P.there.shape)
+            return (side_w + self._coupled_to_classes(dp)) / self.diagonal, dp
 
         return solve
 
-    def solved(self, aims: list[FloatArray]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Steps of the point and of its prices that change the products by the aims."""
-        P, at = self.P, self.at
-        of_y, of_s, of_g, of_m, of_x = aims
-        free = of_y / at.z - self.theta * self.off
-        idle = P.by_second(free) + of_s / at.e - self.late
-        side_p = P.held(free) + of_g / at.p - self.over
-        side_p -= P.by_price(self.holds * (idle / self.time)[:, np.newaxis])
-        side_w = self.short - P.by_class(P.by_second(P.rate * free) - self.done * idle / self.time)
-        side_w += (at.m * self.off_w - of_m) / at.u + of_x / at.w
-        w, p = self.solve(side_w, side_p)
-        e = idle - (self.holds * p[P.t_q]).sum(axis=1) + self.done * w[P.k_q]
-        e /= self.time
-        z = P.charged(p) + e[P.q] - P.rate * w[P.k] + self.off
-        u = self.off_w - w
-        point = {
-            "y": of_y / at.z - self.theta * z,
-            "s": (of_s - at.s * e) / at.e,
-            "g": (of_g - at.g * p) / at.p,
-            "m": (of_m - at.m * u) / at.u,
-            "x": (of_x - at.x * w) / at.w,
+    def _price_matrix(self) -> FloatArray:
+        """The matrix A - B' D^-1 B, (T R, T R)."""
+        P, size = self.P, self.P.there.size
+        intervals, resources = P.there.shape
+        matrix = np.zeros((size, size))
+        blocks = matrix.reshape(intervals, resources, intervals, resources)
+        blocks[np.arange(intervals), :, np.arange(intervals)] = self._price_blocks
+        scaled = self.coupling / np.sqrt(self.diagonal)[P.k_q][:, np.newaxis]
+        for first in range(0, len(P.count), CLASSES_AT_ONCE):
+            begin, end = np.searchsorted(P.k_q, [first, first + CLASSES_AT_ONCE])
+            rows = np.zeros((min(CLASSES_AT_ONCE, len(P.count) - first), size))
+            by_interval = rows.reshape(-1, intervals, resources)
+            by_interval[P.k_q[begin:end] - first, P.t_q[begin:end]] = scaled[begin:end]
+            matrix -= rows.T @ rows
+        return matrix
+
+    def _coupled_to_classes(self, dp: FloatArray) -> FloatArray:
+        """B dp, (K,)."""
+        return self.P.by_class((self.coupling * dp[self.P.t_q]).sum(axis=1))
+
+    def _coupled_to_prices(self, dw: FloatArray) -> FloatArray:
+        """B' dw, (T, R)."""
+        return self.P.by_price(self.coupling * dw[self.P.k_q][:, np.newaxis])
+
+    def direction(self, changes: list[FloatArray]) -> tuple[Direction, Direction]:
+        """Steps of the primal and of the dual variables that change the products of `PAIRS` so."""
+        P, at = self.P, self.point
+        r_y, r_s, r_f, r_m, r_x = changes
+        # The parts of dy and de that depend neither on dp nor on dw.
+        free = r_y / at.z - self.theta * self.reduced_cost_residual
+        idle = P.by_second(free) + r_s / at.e - self.time_residual
+
+        side_p = P.held(free) + r_f / at.p - self.capacity_residual
+        side_p -= P.by_price(self.holding * (idle / self.theta_sum)[:, np.newaxis])
+        done = P.by_second(P.rate * free) - self.work_rate * idle / self.theta_sum
+        side_w = self.work_residual - P.by_class(done)
+        side_w += (at.m * self.worth_residual - r_m) / at.h + r_x / at.w
+
+        dw, dp = self.solve(side_w, side_p)
+        de = idle - (self.holding * dp[P.t_q]).sum(axis=1) + self.work_rate * dw[P.k_q]
+        de /= self.theta_sum
+        dz = P.charged(dp) + de[P.q] - P.rate * dw[P.k] + self.reduced_cost_residual
+        dh = self.worth_residual - dw
+        primal = {
+            "y": r_y / at.z - self.theta * dz,
+            "s": (r_s - at.s * de) / at.e,
+            "f": (r_f - at.f * dp) / at.p,
+            "m": (r_m - at.m * dh) / at.h,
+            "x": (r_x - at.x * dw) / at.w,
         }
-        return point, {"z": z, "e": e, "p": p, "u": u, "w": w}
+        return primal, {"z": dz, "e": de, "p": dp, "h": dh, "w": dw}
