@@ -99,7 +99,7 @@ class Unaffordable(NamedTuple):
     available: float
 
 
-class Prices(NamedTuple):
+class DualPrices(NamedTuple):
     """Prices of time, of a second of a unit (T, R), and of the work of a job (K,)."""
 
     time: FloatArray
@@ -151,7 +151,7 @@ class PricedTime:
                 return found
         return None
 
-    def prices(self, timer: Timer) -> Prices | None:
+    def prices(self, timer: Timer) -> DualPrices | None:
         """The prices with the highest bound that are found, in time; None if none has one above
         0.
         """
@@ -159,7 +159,7 @@ class PricedTime:
         for at in self.points(timer):
             bound = self.bound(at.p, at.w)
             if bound > highest:
-                best, highest = Prices(at.p, at.w), bound
+                best, highest = DualPrices(at.p, at.w), bound
             if at.gap <= CLOSE * highest:
                 break
         return best
