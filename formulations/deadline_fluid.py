@@ -55,26 +55,30 @@ from optsched.solution.plan import LinearPlan, Relaxation, Shortage, Sifting, Sl
 
 MOST_COLUMNS = 1_000_000
 """Columns y above which intervals are merged: a program of so many is solved in half a minute."""
-MOST_SIFTED, SIFTED_FROM = 4_000_000, 300_000
-"""MOST_SIFTED: the same limit for a program without a choice, which is sifted. SIFTED_FROM: number
-of columns y from which it is sifted.
+SIFTED_FROM, MOST_SIFTED = 300_000, 4_000_000
+"""Columns y from which a program without a choice is sifted, and above which its intervals are
+merged.
 """
-MOST_REFUTING = 200_000
-"""The same limit for the merged program that shows in seconds that a sifted one is infeasible."""
 WORK = 1.2
 """Sifting adds the cheapest columns of each job, until together they could do this multiple of its
 work.
 """
-MOST_PRICED = (200_000, 800_000)
-"""The limits for those in which prices of time are sought that show a shortage, one after the
-other.
-"""
 MOST_PRICING = (400_000, 20_000)
-"""The same for prices at which sifting begins; the second where the first program is too hard."""
+"""Columns y of the merged programs whose prices of time begin the sifting: the second where the
+first is too hard.
+"""
 TO_MISS = 20.0
-"""What a job that is not done costs there, relative to the least cost of its work."""
+"""What a job that is not done costs in these, relative to the least cost of its work."""
+MOST_REFUTING_PRICES = (200_000, 800_000)
+"""Columns y of the merged programs in which prices of time are sought that refute a set of jobs, one
+after the other.
+"""
+MOST_REFUTING = 200_000
+"""Columns y of the merged program that shows in seconds that a sifted one is infeasible."""
 MOST_BOUNDING = 20_000
-"""The limit if only a bound is asked for: such a program is solved in a fraction of a second."""
+"""Columns y above which intervals are merged if only a bound is asked for: such a program is solved
+in a fraction of a second.
+"""
 COUNTED_FROM = 4_000
 """Columns times moments from which on sums of needs come before the program: duals of a smaller one
 name fewer requirements, in less time than a user notices.
@@ -83,12 +87,12 @@ MOST_DETAILED = 8
 """Jobs of which a shortage says what each needs; of more it has the names alone."""
 NOTHING = 1e-10
 """A time below this fraction of an interval is rounding of a solver."""
+FOR_RULE = 0.5
+"""Largest fraction of the time limit that the search for the plan by rule takes."""
 FOR_BUILDING = 0.7
 """Fraction of the time limit after which a large program is not built further."""
 FOR_PRICES = 0.7
 """Fraction of the time limit after which no prices of time are sought."""
-FOR_RULE = 0.5
-"""Largest fraction of the time limit that the search for the plan by rule takes."""
 
 
 class DeadlineFluid(Formulation):
@@ -137,23 +141,28 @@ class DeadlineFluid(Formulation):
     at the level with the least GPU time that still meets its deadline. The better one is the
     answer, within the bound of the program; a note says which it is. If neither keeps all
     deadlines, the answer is undecided. If this program is infeasible, no schedule keeps all
-    deadlines. Of many jobs sums may show that first: in some window of time they need more of a
-    resource than there is (`formulations.time_shortage`); no program is solved then. Work of less
-    than 1e-4 s counts as so much, as in `deadline-elastic`. Where a program that would be sifted has
-    no plan by rule, prices of time come next: at some prices jobs may have to pay more for their
-    work than all time costs (`formulations.priced_time`), and then no schedule keeps all deadlines.
+    deadlines. Work of less than 1e-4 s counts as so much, as in `deadline-elastic`.
+
+    Order of the steps
+        1. Each job alone: one that cannot keep its deadline on an empty cluster is named.
+        2. Sums, of many jobs: in some window of time jobs may need more of a resource than there is
+           (`formulations.time_shortage`).
+        3. The plan by rule, under a time limit for at most half of it, so that the answer is at least
+           as good. No solver runs where every job has its largest value, or its least GPU time, by
+           rule.
+        4. Prices of time, where a program that would be sifted has no plan by rule: jobs may have to
+           pay more for their work than all time costs (`formulations.priced_time`).
+        5. The program. If a large one is not built once seven tenths of the limit are over, one with
+           merged intervals takes its place.
+        6. The schedule of its optimum. Where the limit ends the search for it, the plan by rule is
+           the answer.
+    Steps 1, 2 and 4 may show that no schedule keeps all deadlines; then no program is solved.
 
     A program of 300,000 columns y or more without a choice is solved by sifting
     (`optsched.solving.sifting`): it begins with the columns that cost least at prices of time in
     merged intervals. With more than 4,000,000 columns y, or 1,000,000 with a choice, intervals are
     merged. In a merged interval a job runs for at most the time between its arrival and its
     deadline; the program is then a relaxation even for jobs on one GPU.
-
-    The plan by rule comes first, under a time limit for at most half of it, so that the answer is
-    at least as good as the plan by rule, if there is one. No solver runs where every job has its
-    largest value, or its least GPU time, by rule. If a large program is not built once seven tenths
-    of the limit are over, one with merged intervals takes its place. Where the limit ends the search
-    for the schedule of an optimum, the plan by rule is the answer.
 
     Options
         admission   jobs may be declined; otherwise all must be done by their deadlines, or the
@@ -390,9 +399,10 @@ class FluidProgram(DeadlineProgram):
     # --- the program ------------------------------------------------------------------------------
 
     def plan(self) -> LinearPlan:
-        """The program that `DeadlineFluid` states. Under a time limit the plan by rule is made
-        first: once the program is built, the time may be over. Raises `OutOfTime` if the rule finds
-        no plan in time.
+        """The first steps that `DeadlineFluid` states; the program is built, not solved.
+
+        Without a time limit the plan by rule of a program that is not sifted is made later. Raises
+        `OutOfTime` if the rule finds no plan in time.
         """
         self._refuse_impossible()
         if self.shortage is not None:  # no rule finds a plan, and no program is solved
@@ -518,7 +528,7 @@ class FluidProgram(DeadlineProgram):
         merged intervals.
         """
         timer = self.timer.part(FOR_PRICES)
-        shown = (self._merged(most).shown_by_prices(timer) for most in MOST_PRICED)
+        shown = (self._merged(most).shown_by_prices(timer) for most in MOST_REFUTING_PRICES)
         return next((shortage for shortage in shown if shortage is not None), None)
 
     def shown_by_prices(self, timer: Timer) -> Shortage | None:
@@ -611,22 +621,24 @@ class FluidProgram(DeadlineProgram):
         """Duals of the rows: prices of time in merged intervals, at which budgets cost nothing; 0 if
         no prices are found.
         """
-        arrays = self.program.arrays
-        duals = np.zeros(arrays.shape[0])
         timer = self.timer.part(FOR_PRICES)
         for merged in (self._merged(most) for most in MOST_PRICING):
             planned, priced = merged.priced
             found = priced.prices(timer)
             if found is not None:
-                break
-        else:
-            return duals
-        middle = 0.5 * (self.edges[1:] + self.edges[:-1])
-        at = np.searchsorted(merged.edges, middle, "right") - 1
+                middle = 0.5 * (self.edges[1:] + self.edges[:-1])
+                at = np.searchsorted(merged.edges, middle, "right") - 1
+                work = np.zeros(len(self.C))
+                work[planned] = found.work
+                return self._duals_of(found.time[at].T, work)
+        return np.zeros(self.program.arrays.shape[0])
+
+    def _duals_of(self, price: FloatArray, work: FloatArray) -> FloatArray:
+        """Duals of the rows from prices of time (R, intervals) and of the work of a job (K,)."""
+        arrays = self.program.arrays
+        duals = np.zeros(arrays.shape[0])
         held, used = self._held
-        price = found.time[at].T.ravel()[used]
-        work = np.zeros(len(self.C))
-        work[planned] = found.work
+        price = price.ravel()[used]
         earned = work[self.k[self.of]] / self.d[self.of] - self.cost - held.T @ price
         row = self._time[2]
         most = np.zeros(len(arrays.row_block("time")))

@@ -77,11 +77,7 @@ def solve_by_sifting(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> 
 
 def _sifted(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
     """`solve_by_sifting`; Ctrl-C raises no exception in it."""
-    began = engine.timer.clock()
-    relaxed = sifting.duals()
-    cheap = np.flatnonzero(arrays.cost - arrays.A.T @ relaxed <= CHEAP * arrays.cost)
-    chosen = np.union1d(cheap, sifting.cheapest(relaxed))
-    engine.spend("bound", engine.timer.clock() - began)
+    relaxed, chosen = _begun(engine, arrays, sifting)
     known = Values(Termination.IMPRECISE, y=relaxed, words="sifting")
     penalties = iter(PENALTIES)
     penalty = next(penalties)
@@ -101,12 +97,7 @@ def _sifted(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
         if kept:
             known = replace(known, primal=PointStatus.FEASIBLE, x=x, objective=arrays.objective(x))
         known = replace(known, y=y)
-        cheap = np.flatnonzero(arrays.cost - arrays.A.T @ y < -TOO_CHEAP * restricted.largest)
-        # Chosen columns at their upper bounds are cheap too.
-        cheap = np.setdiff1d(cheap, chosen)
-        joining = cheap if len(cheap) <= ALL_JOIN else np.intersect1d(cheap, sifting.cheapest(y))
-        if len(cheap) and not len(joining):
-            joining = cheap  # no optimum is claimed while reduced costs are negative
+        joining = _joining(arrays, sifting, y, chosen, restricted.largest)
         if len(joining):
             basis = session.basis() if len(joining) < FEW_JOIN * len(chosen) else None
             before = None if basis is None else (restricted, basis)
@@ -117,6 +108,32 @@ def _sifted(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
         elif (penalty := next(penalties, 0.0)) == 0.0:
             return replace(known, termination=Termination.INFEASIBLE)
     return known
+
+
+def _begun(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> tuple[FloatArray, IntArray]:
+    """Duals that prove a bound, and the columns to begin with."""
+    began = engine.timer.clock()
+    duals = sifting.duals()
+    cheap = np.flatnonzero(arrays.cost - arrays.A.T @ duals <= CHEAP * arrays.cost)
+    chosen = np.union1d(cheap, sifting.cheapest(duals))
+    engine.spend("bound", engine.timer.clock() - began)
+    return duals, chosen
+
+
+def _joining(
+    arrays: LinearArrays, sifting: Sifting, y: FloatArray, chosen: IntArray, largest: float
+) -> IntArray:
+    """Columns that join the chosen ones, as their reduced cost at the duals y is negative; none at an
+    optimum. ``largest`` is the largest cost.
+    """
+    cheap = np.flatnonzero(arrays.cost - arrays.A.T @ y < -TOO_CHEAP * largest)
+    # Chosen columns at their upper bounds are cheap too.
+    cheap = np.setdiff1d(cheap, chosen)
+    if len(cheap) <= ALL_JOIN:
+        return cheap
+    joining = np.intersect1d(cheap, sifting.cheapest(y))
+    # No optimum is claimed while reduced costs are negative.
+    return joining if len(joining) else cheap
 
 
 def _stopped(arrays: LinearArrays, known: Values, relaxed: FloatArray, end: Termination) -> Values:
@@ -177,8 +194,9 @@ class _RestrictedProgram:
         )
 
     def _may_bind(self, matrix: sp.csc_matrix) -> BoolArray:
-        """Rows that the bounds of the columns of a matrix, the chosen ones, leave something to
-        forbid: the others cost time, and their duals are 0.
+        """Rows that some values of the chosen columns, whose matrix is given, would violate.
+
+        The other rows hold at all values within the bounds. They cost time, and their duals are 0.
         """
         arrays, column = self.arrays, self.chosen[owners(np.diff(matrix.indptr))]
         rises = matrix.data > 0
