@@ -463,7 +463,7 @@ class FluidProgram(DeadlineProgram):
         k, d = self.k[columns], self.d[columns]
         first = np.flatnonzero(np.diff(k, prepend=-1))
         planned, moments = k[first], np.append(0.0, self._changes)
-        weights, uses = self._counted, self.uses[:, columns].toarray()
+        weights, uses = self._weights_of_sums, self.uses[:, columns].toarray()
         needed = TimeNeeded(
             self.release[planned],
             np.maximum.reduceat(self.due[columns], first),
@@ -473,10 +473,10 @@ class FluidProgram(DeadlineProgram):
             weights @ self.supply.at(moments)[self.renewable],
         )
         overload = needed.greatest_overload()
-        return None if overload is None else self._in_short_supply(overload, planned)
+        return None if overload is None else self._shortage_of_sum(overload, planned)
 
     @cached_property
-    def _counted(self) -> FloatArray:
+    def _weights_of_sums(self) -> FloatArray:
         """Weights of the resources in each sum that is formed, (sums, R): each alone, then the GPUs
         of all pools, then these by their speed.
         """
@@ -497,7 +497,7 @@ class FluidProgram(DeadlineProgram):
         return np.vstack([np.eye(len(of_pool)), 1.0 * of_pool, by_speed])
 
     def _unit_of_sum(self, row: int) -> str:
-        """What a row of `_counted` adds up, in words."""
+        """What a row of `_weights_of_sums` adds up, in words."""
         resources = self.C.resources
         if row < len(self.renewable):
             resource = int(self.renewable[row])
@@ -507,12 +507,12 @@ class FluidProgram(DeadlineProgram):
             return "GPU seconds of all pools"
         counted = [
             f"{weight:.4g} on {resources.names[self.renewable[r]]}"
-            for r, weight in enumerate(self._counted[row].tolist())
+            for r, weight in enumerate(self._weights_of_sums[row].tolist())
             if weight
         ]
         return f"GPU seconds of all pools, by speed (a second is {enumerated(counted, 'and')})"
 
-    def _in_short_supply(self, overload: Overload, planned: IntArray) -> Shortage:
+    def _shortage_of_sum(self, overload: Overload, planned: IntArray) -> Shortage:
         """An overload in words; its classes are indices of ``planned``."""
         unit = self._unit_of_sum(overload.resource)
         start, end = self.now + overload.start, self.now + overload.end
@@ -520,7 +520,9 @@ class FluidProgram(DeadlineProgram):
             f"from {start:g} s to {end:g} s there are {overload.available:,.10g} {unit}, "
             f"and these jobs need at least {overload.asked:,.10g}"
         )
-        return self._short(words, planned[overload.classes], overload.asked, overload.available)
+        return self._shortage_in_words(
+            words, planned[overload.classes], overload.asked, overload.available
+        )
 
     @cached_property
     def _shortage_by_prices(self) -> Shortage | None:
@@ -542,7 +544,7 @@ class FluidProgram(DeadlineProgram):
             f"there are prices of time from {start:g} s to {end:g} s at which all time costs "
             f"{found.available:,.10g}, and these jobs pay at least {found.asked:,.10g} for theirs"
         )
-        return self._short(words, planned[found.classes], found.asked, found.available)
+        return self._shortage_in_words(words, planned[found.classes], found.asked, found.available)
 
     @cached_property
     def priced(self) -> tuple[IntArray, PricedTime]:
@@ -568,7 +570,9 @@ class FluidProgram(DeadlineProgram):
             TO_MISS * least,
         )
 
-    def _short(self, words: str, classes: IntArray, asked: float, available: float) -> Shortage:
+    def _shortage_in_words(
+        self, words: str, classes: IntArray, asked: float, available: float
+    ) -> Shortage:
         """That classes need more than there is; the words say what."""
         short = classes.tolist()
         jobs = [Conflict("work", k, self._of_class(k)) for k in short]
