@@ -16,10 +16,11 @@ be enough. Rounds do not use this module: they decline jobs by `optsched.rounds.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Unpack
+from itertools import islice
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -69,6 +70,10 @@ SHORTEST, LONGEST = 1e-6, 1e12
 
 Job = str | Mapping[str, Any]
 """The id of a job of the instance, or a job as in an instance document."""
+EndBy = Callable[[float], float | None]
+"""A deadline of a job -> when the job ends in a plan that keeps it, both in seconds from now; None if
+no plan was found.
+"""
 
 
 class Reason(StrEnum):
@@ -284,30 +289,30 @@ def admit(
     timer = timer_of(limits.pop("time_limit", None))
     how = {**limits, "time_limit": timer, "solver": solver}
     given, asked = _with_newcomers(load(instance, performance), jobs)
-    probes = _DeadlinePlanner(given, how)
+    planner = _DeadlinePlanner(given, how)
     table = given.jobs_table
     firm = np.isfinite(table.deadline) & ~table.soft_deadline & (table.steps_left > 0)
     firm[asked] = False
     kept = np.flatnonzero(firm)
-    plan = before = probes.plan(kept) if len(kept) else None
+    plan = before = planner.plan(kept) if len(kept) else None
     if plan is not None:
-        probes.keep(plan, kept)
+        planner.keep(plan, kept)
     elif len(kept):
-        _refuse_impossible(probes, kept)
+        _refuse_impossible(planner, kept)
     admitted, refused = [], []
     for row in asked.tolist():
         # Without a plan of the jobs that were admitted before no job is admitted.
         known = plan is not None or not len(kept)
-        found = probes.plan(np.append(kept, row)) if known else None
+        found = planner.plan(np.append(kept, row)) if known else None
         why_not = "" if found is None else dict(found.unplaced).get(table.names[row], "")
         if why_not and table.steps_left[row] > 0:
             refused.append(Refusal(table.names[row], Reason.NOT_PROVEN, why_not))
             continue
         if found is None:
-            refused.append(_refusal(probes, kept, row, advise, known))
+            refused.append(_refusal(planner, kept, row, advise, known))
             continue
         kept, plan = np.append(kept, row), found
-        probes.keep(plan, kept)
+        planner.keep(plan, kept)
         admitted.append(table.names[row])
     return AdmissionDecision(
         given,
@@ -316,7 +321,7 @@ def admit(
         plan,
         _changed(given, before, plan),
         _without_nodes(plan),
-        _notes(probes),
+        _notes(planner),
     )
 
 
@@ -329,11 +334,13 @@ def _without_nodes(plan: Solution | None) -> dict[str, str]:
     return {names[row]: words for row, words in found.items()}
 
 
-def _notes(probes: _DeadlinePlanner) -> tuple[str, ...]:
+def _notes(planner: _DeadlinePlanner) -> tuple[str, ...]:
     """What a decision does not read, and jobs whose end it does not know."""
-    unread = unread_note("admit", make_formulation(ELASTIC).all_reads, probes.instance)
-    names = probes.instance.jobs_table.names
-    unknown = [f"job {names[row]} keeps its GPUs: {UNKNOWN_END}" for row in probes.endless.tolist()]
+    unread = unread_note("admit", make_formulation(ELASTIC).all_reads, planner.instance)
+    names = planner.instance.jobs_table.names
+    unknown = [
+        f"job {names[row]} keeps its GPUs: {UNKNOWN_END}" for row in planner.endless.tolist()
+    ]
     return (*([unread] if unread else []), *unknown)
 
 
@@ -378,10 +385,10 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
     return instance, np.array(rows, np.int64)
 
 
-def _refuse_impossible(probes: _DeadlinePlanner, kept: IntArray) -> None:
+def _refuse_impossible(planner: _DeadlinePlanner, kept: IntArray) -> None:
     """Refuse jobs that count as admitted, though not all of them can be."""
-    if probes.refuted(kept):
-        why = probes.why_refuted(kept)
+    if planner.refuted(kept):
+        why = planner.why_refuted(kept)
         raise InvalidInput(
             "jobs",
             f"deadlines that cannot all be met{f': {why}' if why else ''}",
@@ -552,19 +559,19 @@ class _DeadlinePlanner:
 
 
 def _refusal(
-    probes: _DeadlinePlanner, kept: IntArray, row: int, advise: bool, known: bool
+    planner: _DeadlinePlanner, kept: IntArray, row: int, advise: bool, known: bool
 ) -> Refusal:
     """Why a job is not admitted beside those that are, of which a plan is `known` or not."""
-    names = probes.instance.jobs_table.names
+    names = planner.instance.jobs_table.names
     job = names[row]
     conflict: tuple[str, ...] = ()
     smallest = True
-    if probes.refuted(np.array([row])):
+    if planner.refuted(np.array([row])):
         reason = Reason.ALONE
-        words = probes.why_refuted(np.array([row])) or "it cannot meet its deadline even alone"
-    elif probes.refuted(np.append(kept, row)):
+        words = planner.why_refuted(np.array([row])) or "it cannot meet its deadline even alone"
+    elif planner.refuted(np.append(kept, row)):
         reason = Reason.CONFLICT
-        rows, smallest = probes.conflict(kept, row)
+        rows, smallest = planner.conflict(kept, row)
         conflict = tuple(names[other] for other in rows.tolist())
         words = f"{enumerated(('it', *conflict), 'and')} cannot all meet their deadlines"
         words += "" if smallest else "; perhaps fewer of them cannot either"
@@ -574,9 +581,9 @@ def _refusal(
         words = f"no plan was found that keeps {of}; that there is none is not proven"
     if not advise:
         return Refusal(job, reason, words, conflict, smallest)
-    extra = _extra_gpus(probes, np.append(kept, row))
+    extra = _extra_gpus(planner, np.append(kept, row))
     # No later deadline makes a plan of the others.
-    earliest = _earliest_deadline(probes, kept, row) if known else None
+    earliest = _earliest_deadline(planner, kept, row) if known else None
     return Refusal(
         job,
         reason,
@@ -585,72 +592,104 @@ def _refusal(
         smallest,
         earliest,
         extra,
-        _cheapest(probes, np.append(kept, row), extra),
+        _cheapest(planner, np.append(kept, row), extra),
     )
 
 
-def _earliest_deadline(probes: _DeadlinePlanner, kept: IntArray, row: int) -> float | None:
-    """A deadline with which a job is admitted, close to one with which it is not (`ACCURACY`); None
-    if there is none.
+class _PlannedDeadline(NamedTuple):
+    """A deadline of a job with a plan that keeps it; all in seconds from now.
+
+    Attributes
+    ----------
+    deadline : float
+    end : float
+        When the job ends in the plan.
+    refused : float
+        The latest earlier deadline for which no plan was found.
     """
-    table, now = probes.instance.jobs_table, probes.instance.now
+
+    deadline: float
+    end: float
+    refused: float
+
+    def kept(self, close: float) -> float:
+        """The earliest deadline that the plan keeps. Half the accuracy is added to the end of the
+        job, which the clock rounds.
+        """
+        return min(self.deadline, (1.0 + 0.5 * close) * max(self.end, self.refused))
+
+
+def _earliest_deadline(planner: _DeadlinePlanner, kept: IntArray, row: int) -> float | None:
+    """A deadline with which a job is admitted, close to one with which it is not; None if no plan
+    was found with any deadline.
+    """
+    table, now = planner.instance.jobs_table, planner.instance.now
 
     def end_by(seconds: float) -> float | None:
-        """Seconds from now to the end of the job in a plan that keeps this deadline; None without a
-        plan.
-        """
         deadline = table.deadline.copy()
         deadline[row] = now + seconds
-        there = probes.with_instance(with_columns(probes.instance, deadline=deadline))
+        there = planner.with_instance(with_columns(planner.instance, deadline=deadline))
         plan = there.for_advice(np.append(kept, row))
         if plan is None or plan.schedule is None:
             return None
         job = plan.instance.jobs_table.names.index(table.names[row])
         return float(plan.schedule.end[plan.schedule.rows_of(job)].max(initial=now)) - now
 
-    close = ACCURACY if len(kept) < MOST_PROGRAMMED else ACCURACY_OF_RULE
-
     # The stated deadline is refused, and none before the arrival can be kept.
     refused = max(float(table.deadline[row]), float(table.arrival[row])) - now
-    tested = 2.0 * max(refused, SHORTEST)
-    while (end := end_by(tested)) is None:
-        refused, tested = tested, 2.0 * tested
-        if tested > LONGEST:
+    first = _first_planned(end_by, refused)
+    if first is None:
+        return None
+    close = ACCURACY if len(kept) < MOST_PROGRAMMED else ACCURACY_OF_RULE
+    return now + _bisected(end_by, first, close)
+
+
+def _first_planned(end_by: EndBy, refused: float) -> _PlannedDeadline | None:
+    """The first deadline with a plan; each that is tried is twice the one before. None: no plan."""
+    deadline = 2.0 * max(refused, SHORTEST)
+    while (end := end_by(deadline)) is None:
+        refused, deadline = deadline, 2.0 * deadline
+        if deadline > LONGEST:
             return None
+    return _PlannedDeadline(deadline, end, refused)
 
-    def after(end: float) -> float:
-        # The plan keeps every deadline after the end of the job, but for rounding of the clock.
-        return min(tested, (1.0 + 0.5 * close) * max(end, refused))
 
-    enough = after(end)
+def _bisected(end_by: EndBy, planned: _PlannedDeadline, close: float) -> float:
+    """A deadline with a plan, by at most its part `close` later than one without.
+
+    A job that ends before its deadline keeps earlier ones too: the earliest of these is the upper
+    end of the interval. The planner may find no plan if it is asked for that deadline, so it is
+    asked at the end. If it finds none, the search goes on between that deadline and the one above.
+    """
+    deadline, _, refused = planned
+    earliest = planned.kept(close)
     while True:
-        while enough - refused > close * enough:
-            middle = 0.5 * (refused + enough)
+        if earliest - refused > close * earliest:
+            middle = 0.5 * (refused + earliest)
             end = end_by(middle)
             if end is None:
                 refused = middle
             else:
-                tested = middle
-                enough = after(end)
-        # A planner that finds a plan for one deadline may find none for another that the plan
-        # keeps.
-        if enough == tested or end_by(enough) is not None:
-            return now + enough
-        refused, enough = enough, tested
+                deadline = middle
+                earliest = _PlannedDeadline(middle, end, refused).kept(close)
+        elif earliest == deadline or end_by(earliest) is not None:
+            return earliest
+        else:
+            refused, earliest = earliest, deadline
 
 
-def _extra_gpus(probes: _DeadlinePlanner, rows: IntArray) -> dict[str, int | None]:
+def _extra_gpus(planner: _DeadlinePlanner, rows: IntArray) -> dict[str, int | None]:
     """The fewest further GPUs of each pool with which jobs are all planned."""
 
     def of_pool(pool: str) -> int | None:
-        return _least(lambda gpus: _with_gpus(probes, rows, {pool: gpus}))
+        return _least(lambda gpus: _with_gpus(planner, rows, {pool: gpus}))
 
-    return {pool.name: of_pool(pool.name) for pool in probes.instance.cluster.pools}
+    return {pool.name: of_pool(pool.name) for pool in planner.instance.cluster.pools}
 
 
-def _with_gpus(probes: _DeadlinePlanner, rows: IntArray, gpus: Mapping[str, int]) -> bool:
+def _with_gpus(planner: _DeadlinePlanner, rows: IntArray, gpus: Mapping[str, int]) -> bool:
     """Whether jobs are all planned on a larger cluster."""
-    larger = probes.with_instance(resized(probes.instance, dict(gpus)))
+    larger = planner.with_instance(resized(planner.instance, dict(gpus)))
     return larger.for_advice(rows) is not None
 
 
@@ -669,42 +708,53 @@ def _least(enough: Callable[[int], bool]) -> int | None:
 
 
 def _cheapest(
-    probes: _DeadlinePlanner, rows: IntArray, extra: Mapping[str, int | None]
+    planner: _DeadlinePlanner, rows: IntArray, extra: Mapping[str, int | None]
 ) -> dict[str, int] | None:
-    """The cheapest further GPUs: of one pool, or a mixture that costs less.
+    """The cheapest further GPUs: the fewest of one pool (`extra`), or a mixture that costs less.
 
-    Mixtures are tried in the order of their cost, by nodes, at the pools' prices (without prices,
-    by the number of GPUs).
+    They cost the pools' prices; if not all pools have prices, their number counts.
     """
-    pools = [pool for pool in probes.instance.cluster.pools if extra.get(pool.name) is not None]
+    pools = [pool for pool in planner.instance.cluster.pools if extra.get(pool.name) is not None]
     if not pools:
         return None
     stated = {pool.name: pool.cost_per_gpu_hour or 0.0 for pool in pools}
     price = stated if all(stated.values()) else dict.fromkeys(stated, 1.0)
     fewest = {pool.name: extra[pool.name] or 0 for pool in pools}
     best = min(fewest, key=lambda name: (price[name] * fewest[name], name))
-    least = price[best] * fewest[best]
-    # Dijkstra's search: mixtures in the order of their cost, each one node larger than another.
     node = {pool.name: max(int(pool.node_gpus.max(initial=1)), 1) for pool in pools}
-    names = sorted(price)
-    heap = [(0.0, (0,) * len(names))]
-    known = {heap[0][1]}
-    for _ in range(MOST_MIXES):
-        if not heap:
-            break
-        cost, mix = heapq.heappop(heap)
-        gpus = {name: nodes * node[name] for name, nodes in zip(names, mix, strict=True) if nodes}
-        if cost >= least:
+    for cost, gpus in islice(_mixtures(price, node), MOST_MIXES):
+        if cost >= price[best] * fewest[best]:
             break
         # Of one pool alone the fewest GPUs are known already.
-        if len(gpus) > 1 and _with_gpus(probes, rows, gpus):
+        if len(gpus) > 1 and _with_gpus(planner, rows, gpus):
             return gpus
+    return {best: fewest[best]}
+
+
+def _mixtures(
+    price: Mapping[str, float], node: Mapping[str, int]
+) -> Iterator[tuple[float, dict[str, int]]]:
+    """The cost and the GPUs of all mixtures of whole nodes, the cheapest first, from no GPU on.
+
+    Parameters
+    ----------
+    price : mapping of str to float
+        Of a GPU, by pool; above 0.
+    node : mapping of str to int
+        GPUs of a node, by pool.
+    """
+    names = sorted(price)
+    # Dijkstra's search: each mixture is one node larger than another.
+    heap = [(0.0, (0,) * len(names))]
+    known = {heap[0][1]}
+    while heap:
+        cost, nodes = heapq.heappop(heap)
+        yield cost, {name: n * node[name] for name, n in zip(names, nodes, strict=True) if n}
         for place, name in enumerate(names):
-            more = (*mix[:place], mix[place] + 1, *mix[place + 1 :])
+            more = (*nodes[:place], nodes[place] + 1, *nodes[place + 1 :])
             if more not in known:
                 known.add(more)
                 heapq.heappush(heap, (cost + price[name] * node[name], more))
-    return {best: fewest[best]}
 
 
 def advice(refusal: Refusal, now: float) -> list[str]:
