@@ -57,8 +57,9 @@ def admit(
 
     All other jobs of the instance with a hard deadline count as admitted before, and keep their
     deadlines. Jobs are decided in the order of --job, then of --add, each beside those admitted
-    before it. A job that is refused is told why, whether that is proven, the earliest deadline that
-    can be kept, and how many further GPUs of each pool would do.
+    before it; errors count them in this order, from 0. A job that is refused is told why, whether
+    that is proven, the earliest deadline that can be kept, and how many further GPUs of each pool
+    would do.
 
     Exit codes: 0 all are admitted, 4 a job is refused (all refusals are proven), 5 a job is refused
     without a proof.
@@ -75,7 +76,8 @@ def admit(
     timer = search.timer
     from optsched import study
 
-    jobs = [*(job or []), *(_jobs(add) if add is not None else [])]
+    named = job or []
+    jobs = [*named, *(_jobs(add, len(named)) if add is not None else [])]
     with progress(shell, "deciding", shown=not search.solver_log):
         found = study.admit(
             instance,
@@ -92,14 +94,14 @@ def admit(
     return INFEASIBLE if all(one.proven for one in found.refused) else NOTHING_FOUND
 
 
-def _jobs(source: str) -> list[Any]:
-    """The jobs of a file: one, or a list."""
+def _jobs(source: str, start: int) -> list[Any]:
+    """The jobs of a file: one, or a list; errors count them from ``start``."""
     from optsched.instance.files import read_document
     from optsched.instance.reading import show
 
     found = read_document(source, "file of jobs", lambda document: document)
     jobs = found if isinstance(found, list) else [found]
-    for place, job in enumerate(jobs):
+    for place, job in enumerate(jobs, start):
         if not isinstance(job, dict):
             raise InvalidInput(f"jobs[{place}]", show(job), "a job, as in an instance")
     return jobs

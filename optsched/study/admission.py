@@ -16,6 +16,7 @@ be enough. Rounds do not use this module: they decline jobs by `optsched.rounds.
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -356,11 +357,11 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
             raise InvalidArgument(f"jobs[{place}]", show(job), "the id of a job, or a job")
     if not listed:
         raise UsageError("jobs: found none, expected at least one job")
-    new = [dict(job) for job in listed if isinstance(job, Mapping)]
+    new = {place: dict(job) for place, job in enumerate(listed) if isinstance(job, Mapping)}
     count_before = len(instance.jobs_table)
     if new:
         all_rows = np.arange(count_before, dtype=np.int64)
-        instance = with_jobs(instance, all_rows, jobs_of_documents(instance, new))
+        instance = with_jobs(instance, all_rows, _newcomers(instance, new))
     joins = iter(range(count_before, count_before + len(new)))
     rows = [
         next(joins)
@@ -383,6 +384,21 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
     deadline[soft & (held_for(instance) > 0)] = np.inf
     instance = with_columns(instance, soft_deadline=soft, deadline=deadline)
     return instance, np.array(rows, np.int64)
+
+
+def _newcomers(instance: Instance, documents: Mapping[int, dict[str, Any]]) -> Instance:
+    """Jobs that join an instance, by their places in the list that was given."""
+    places = list(documents)
+
+    def at_place(error: InvalidInput) -> InvalidInput:
+        path = re.sub(r"(?<=^jobs\[)\d+", lambda row: str(places[int(row[0])]), error.path)
+        return InvalidInput(path, error.found, error.expected)
+
+    try:
+        return jobs_of_documents(instance, list(documents.values()))
+    except InvalidInput as error:
+        # Ids stand between documents in the list: messages count both.
+        raise error.each(at_place) from None
 
 
 def _refuse_impossible(planner: _DeadlinePlanner, kept: IntArray) -> None:

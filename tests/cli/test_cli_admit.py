@@ -109,6 +109,24 @@ def test_a_file_that_holds_no_jobs(
     assert told in result.complaints
 
 
+@pytest.mark.parametrize(
+    ("added", "told"),
+    [
+        ([1], "jobs[1]: found 1, expected a job"),
+        ([job("b", 70.0, steps=-1)], "jobs[1].steps: found -1"),
+        ([job("b", 70.0), job("b", 70.0)], 'jobs[2].id: found "b" a second time'),
+    ],
+)
+def test_errors_count_jobs_of_both_options(
+    run: Any, write: Write, tmp_path: Path, added: list[Any], told: str
+) -> None:
+    path = tmp_path / "new.json"
+    path.write_text(json.dumps(added))
+    result = run("admit", write(CLUSTER), "--job", "a", "--add", path)
+    assert (result.code, result.out) == (3, "")
+    assert told in result.complaints
+
+
 def test_moments_are_written_as_finely_as_the_time_from_now_asks_for(
     run: Any, write: Write, new: Callable[..., Path]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -244,6 +245,20 @@ def test_a_conflict_of_many_jobs_is_irreducible(seed: int) -> None:
 def test_wrong_questions(jobs: list[Any], refusal: str) -> None:
     with pytest.raises(UsageError, match=refusal.replace("[", r"\[")):
         admit(cluster(OLD), jobs)
+
+
+@pytest.mark.parametrize(
+    ("more", "refusal"),
+    [
+        ({"steps": -1}, "jobs[1].steps: found -1, expected a number of at least 0"),
+        ({"after": ["y"]}, 'jobs[1].after[0]: found "y", expected the id of another job'),
+        ({"id": "a"}, 'jobs[1].id: found "a" a second time, expected ids that differ'),
+        ({"steps": -1, "weight": 0}, "jobs[1].weight: found 0, expected a number above 0"),
+    ],
+)
+def test_ids_before_a_wrong_job_count_in_its_path(more: Document, refusal: str) -> None:
+    with pytest.raises(optsched.InvalidInput, match=re.escape(refusal)):
+        admit(cluster(OLD), ["b", job("d", 90.0) | more])
 
 
 def test_a_job_without_a_deadline_is_refused_as_input() -> None:
