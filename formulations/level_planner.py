@@ -148,7 +148,7 @@ class Run:
     def in_time(self) -> bool:
         """Whether it ends by its deadline."""
         level, _, end = self.pieces[-1]
-        return _by(end, level.deadline)
+        return _at_most(end, level.deadline)
 
     @property
     def value(self) -> float:
@@ -196,7 +196,7 @@ class LevelJob:
         """
         levels = self.levels if self.goes_on is None else [self.goes_on]
         return sorted(
-            (level for level in levels if _by(self.release + level.shortest, level.deadline)),
+            (level for level in levels if _at_most(self.release + level.shortest, level.deadline)),
             key=lambda level: (-level.value, level.cost, level.duration, level.column),
         )
 
@@ -256,9 +256,9 @@ class LevelJob:
         return self.in_time[0].cost if self.in_time else 0.0
 
 
-def _by(moment: float, deadline: float) -> bool:
-    """Whether a moment is not after a deadline, but for rounding."""
-    return moment <= deadline + ROUNDING * max(deadline, 1.0)
+def _at_most(number: float, limit: float) -> bool:
+    """Whether a moment, an amount or a cost is at most a limit, but for rounding."""
+    return number <= limit + ROUNDING * max(limit, 1.0)
 
 
 def run_within(
@@ -294,13 +294,49 @@ def run_within(
         if progress >= (left - ROUNDING * work) * level.duration:
             end = start + delay + left * level.duration
             # Rounding leaves no sliver of time before what begins at the end of the stretch.
-            end = stop if _by(stop, end) else end
+            end = stop if _at_most(stop, end) else end
             return Run((*pieces, Piece(level, start, end)), (*parts, left))
         if job.preemptible and progress > ROUNDING * max(stop, 1.0):
             pieces.append(Piece(level, start, stop))
             parts.append(progress / level.duration)
             left -= parts[-1]
     return Run(tuple(pieces), tuple(parts)) if pieces and not whole else None
+
+
+def _run_in_steps(
+    job: LevelJob, level: Level, starts: FloatArray, ends: FloatArray, chosen: IntArray
+) -> Run | None:
+    """The run at a level in some steps of a profile: in all of each, but for the last of ``chosen``,
+    of which only a part may be needed. None if they are not enough.
+
+    Parameters
+    ----------
+    job : LevelJob
+    level : Level
+    starts, ends : FloatArray, shape (steps,)
+        Of all steps, ascending.
+    chosen : IntArray
+        Numbers of those in which it runs, in any order.
+    """
+    steps = np.sort(chosen)
+    begin, end = starts[steps], ends[steps]
+    goes_on = begin[1:] == end[:-1]
+    restarts = level.again * int(np.count_nonzero(~goes_on))
+    spare = float((end - begin).sum() - level.shortest) - restarts
+    if spare < 0:
+        return None
+    cut = int(np.searchsorted(steps, chosen[-1]))
+    if spare <= ROUNDING * max(float(end[cut]), 1.0):
+        spare = 0.0
+    # Where another step follows at once the first part is left out: the run goes on into it.
+    if cut < len(goes_on) and goes_on[cut]:
+        begin[cut] = min(begin[cut] + spare, end[cut])
+    else:
+        end[cut] = max(end[cut] - spare, begin[cut])
+    stops = (begin[1:] != end[:-1]).nonzero()[0]
+    begins = [float(begin[0]), *begin[stops + 1].tolist()]
+    pieces = zip(begins, [*end[stops].tolist(), float(end[-1])], strict=True)
+    return run_within(job, (Piece(level, start, stop) for start, stop in pieces))
 
 
 # --- what is free ---------------------------------------------------------------------------------
@@ -433,31 +469,13 @@ class Profile:
         # A gap that is rounding comes last: it would be a stop in the plan, and none in the
         # schedule.
         free[lasts <= ROUNDING * np.maximum(ends, 1.0)] = -1.0
-        chosen = (-free).argsort(kind="stable")
+        most_free = (-free).argsort(kind="stable")
         # Each piece costs a restart: more steps may be needed than have the seconds.
-        count = 1 + int(lasts[chosen].cumsum().searchsorted(least))
-        while count <= len(chosen):
-            steps = np.sort(chosen[:count])
-            begin, stop = starts[steps], ends[steps]
-            goes_on = begin[1:] == stop[:-1]
-            more = float((stop - begin).sum() - level.shortest)
-            more -= level.again * np.count_nonzero(~goes_on)
-            if more >= 0:
-                # Of the step in which least is free only a part is needed.
-                last = int(np.searchsorted(steps, chosen[count - 1]))
-                if more <= ROUNDING * max(float(stop[last]), 1.0):
-                    more = 0.0
-                if last < len(goes_on) and goes_on[last]:
-                    begin[last] = min(begin[last] + more, stop[last])
-                else:
-                    stop[last] = max(stop[last] - more, begin[last])
-                cuts = (begin[1:] != stop[:-1]).nonzero()[0]
-                begins = [float(begin[0]), *begin[cuts + 1].tolist()]
-                pieces = zip(begins, [*stop[cuts].tolist(), float(stop[-1])], strict=True)
-                run = run_within(job, (Piece(level, start, end) for start, end in pieces))
-                if run is not None:
-                    return run
-            count += 1
+        fewest = 1 + int(lasts[most_free].cumsum().searchsorted(least))
+        for count in range(fewest, len(most_free) + 1):
+            run = _run_in_steps(job, level, starts, ends, most_free[:count])
+            if run is not None:
+                return run
         return None
 
     def _stretches(
@@ -501,7 +519,7 @@ class Profile:
 
     def _is_free(self, level: Level, first: int, beyond: int, work: float = 1.0) -> BoolArray:
         """Whether there is room for a part of the work in a level in each of some steps."""
-        if not all(_by(work * amount, float(self.left[r])) for r, amount in level.spends):
+        if not all(_at_most(work * amount, float(self.left[r])) for r, amount in level.spends):
             return np.zeros(beyond - first, bool)
         room = None
         for r, amount in level.holds:
@@ -529,7 +547,7 @@ class Profile:
             for resource, amount in level.holds:
                 if (self.free[resource, first:beyond] < amount * (1.0 - ROUNDING)).any():
                     return False
-        return all(_by(amount, float(self.left[r])) for r, amount in run.spends)
+        return all(_at_most(amount, float(self.left[r])) for r, amount in run.spends)
 
     def take(self, run: Run, sign: float = 1.0) -> None:
         """Count what a run holds and spends; with sign -1 it gives it back."""
@@ -603,7 +621,8 @@ class LevelPlan:
     def is_ideal(self) -> bool:
         """Whether every job that can meet its deadline does, as if it were alone."""
         return self.loses_nothing and all(
-            _by(run.cost, self.jobs[number].in_time[0].cost) for number, run in self.runs.items()
+            _at_most(run.cost, self.jobs[number].in_time[0].cost)
+            for number, run in self.runs.items()
         )
 
     def add(self, number: int) -> None:
@@ -714,7 +733,7 @@ class LevelPlan:
         """
         job, pieces = self.jobs[number], self.runs[number].pieces
         (first, *rest), (level, _, end) = pieces, pieces[-1]
-        if job.release > 0 or not job.preemptible or _by(first.begin, 0.0):
+        if job.release > 0 or not job.preemptible or _at_most(first.begin, 0.0):
             return None
         others = [
             other
@@ -730,7 +749,7 @@ class LevelPlan:
             else:
                 stretches = [Piece(other, 0.0, until), first, *rest]
             run = run_within(job, stretches) if until > job.exempt else None
-            if run is not None and not _by(end, run.pieces[-1].end):
+            if run is not None and not _at_most(end, run.pieces[-1].end):
                 return run
         return None
 
@@ -926,9 +945,15 @@ def plan_levels(
     only_all: bool = False,
     find_overpriced: FindOverpriced | None = None,
 ) -> LevelPlan:
-    """The best of the plans in all orders, of those in which jobs that they left out come first,
-    and of those that go on with the last plan; of those that there is time for, the last one as far
-    as it is.
+    """The best of several plans (`LevelPlan.merit`).
+
+    For each of the `ORDERS` a plan is made in which jobs run as early as they can. Jobs that it
+    leaves out come first in the next plan of this order. Another plan goes on with the runs of
+    ``last``. In the final plan of an order jobs run when most is free; it is not made once a plan
+    loses nothing.
+
+    The search ends with a plan that is ideal, or when the time is over: the plan that is being made
+    then counts with the jobs that it has.
 
     Where there is a time limit and all jobs must be kept, `plan_of_all` comes first, for at most
     `FOR_ALL` of the time: a plan that keeps all is the answer that must be there once the time is
