@@ -751,10 +751,10 @@ class ElasticProgram(DeadlineProgram):
         """The plan in which jobs run as in a schedule or are declined. Raises ValueError where a
         job that goes on to its end is not in it.
         """
-        jobs, c, start, end = self._after_exempt_pieces(schedule)
-        missing = self.levels.stays_in_time & ~mask_of(self.C.of_job[jobs], len(self.C))
+        runs = self._runs_of(schedule)
+        missing = self.levels.stays_in_time & ~mask_of(runs.j, len(self.C))
         self._refuse(np.flatnonzero(missing), lambda _: "cannot be preempted, and does not go on")
-        given = RulePlan(np.column_stack([jobs, self.c[c], start, end]))
+        given = RulePlan(self._stretches_of(runs))
         return self._with_witness(given, Termination.TIME_LIMIT, GIVEN).plan()
 
     @property
@@ -1186,10 +1186,13 @@ class ElasticProgram(DeadlineProgram):
         """Rows of jobs, columns of the classes, begins and ends; shape (stretches, 4)."""
         return np.column_stack([self.C.first[runs.j], self.c[runs.c], runs.start, runs.end])
 
-    def _after_exempt_pieces(
-        self, schedule: Schedule
-    ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-        """(job, level, start and end in seconds from now) of the schedule without exempt times."""
+    @cached_property
+    def _planned_as_written(self) -> _JobRuns:
+        """The plan by rule as a schedule has it: a piece shorter than the clock tells is none."""
+        return self._runs_of(self._scheduled(self._stretches_of(self.planned)))
+
+    def _runs_of(self, schedule: Schedule) -> _JobRuns:
+        """When jobs run by a schedule, without exempt times."""
         job, c = schedule.job, self._columns_of(schedule)
         start, end = schedule.start - self.now, schedule.end - self.now
         order = np.lexsort((start, job))
@@ -1200,9 +1203,10 @@ class ElasticProgram(DeadlineProgram):
         stays = (c[first] == self.levels.current[k]) & (start[first] <= slack)
         stopped = ~stays | (end[first] < until - slack)
         self._refuse(k[stopped], lambda _: "is stopped within its exempt time")
-        left = ~mask_of(first[end[first] <= until + slack], len(job))
+        left = np.flatnonzero(~mask_of(first[end[first] <= until + slack], len(job)))
         start[first] = until
-        return job[left], c[left], start[left], end[left]
+        left = left[np.lexsort((start[left], job[left]))]
+        return _JobRuns(self.C.of_job[job[left]], c[left], start[left], end[left])
 
     def _stretches(self, x: IntArray, progress: FloatArray) -> list[Stretch]:
         """The stretches of a job that runs in these x: in each level for as long as it makes
@@ -1243,11 +1247,9 @@ class ElasticProgram(DeadlineProgram):
         """The point of a schedule; raises ValueError where there is none, and where a job has not
         done its work.
         """
-        jobs, c, start, end = self._after_exempt_pieces(schedule)
+        runs = self._runs_of(schedule)
         if not self.solved:  # there are no rows for it
-            self._check_room(c, start, end, self.profile.times, self.profile.free)
-        order = np.lexsort((start, jobs))
-        runs = _JobRuns(self.C.of_job[jobs[order]], c[order], start[order], end[order])
+            self._check_room(runs.c, runs.start, runs.end, self.profile.times, self.profile.free)
         self._check_runs(runs)
         kept = self._keeps(runs)
         x, z = np.zeros(len(self.of)), np.isin(self.z, runs.jobs[kept]).astype(np.float64)
@@ -1316,7 +1318,7 @@ class ElasticProgram(DeadlineProgram):
 
     def _keeps(self, runs: _JobRuns) -> BoolArray:
         """Whether each job keeps the plan by rule, shape (jobs of the runs,)."""
-        planned, runs = self._joined(self.planned), self._joined(runs)
+        planned, runs = self._joined(self._planned_as_written), self._joined(runs)
         # Those with as many pieces are compared piece by piece.
         alike = np.zeros(len(self.C), bool)
         alike[runs.jobs] = True

@@ -270,3 +270,24 @@ def test_jobs_that_begin_after_the_precision_of_numbers_have_a_plan(formulation:
     job = {"id": "j", "steps": 1.0, "arrival": far, "deadline": far + 5.0, "gpus": 1}
     instance = on_one_pool(1, [job | {"throughput": {"p": 1.0}}])
     assert verified(optsched.solve(instance, formulation)).status == "optimal"
+
+
+def test_a_piece_that_the_clock_rounds_to_nothing_belongs_to_the_plan() -> None:
+    """Work of 3e-8 s is left where the last plan, as it is written, ends a tick later."""
+    rows = [  # arrival and deadline, as a clock from 1970 has them, and the work
+        (1700000024.7560687, 1700000187.0211272, 54.11047765173266),
+        (1700000001.2733712, 1700000065.5566957, 41.70084213963504),
+        (1700000000.0, 1700000127.2443123, 53.51907305443245),
+        (1700000019.4509926, 1700000051.2881608, 13.854148496337775),
+        (1700000023.5105174, 1700000208.546163, 43.24509081513142),
+        (1700000005.1199496, 1700000125.2581275, 43.980497919628476),
+    ]
+    jobs = [
+        {"id": f"j{number}", "arrival": arrival, "deadline": due, "options": [option]}
+        for number, (arrival, due, work) in enumerate(rows)
+        for option in [{"pool": "p", "gpus": 1, "duration": work}]
+    ]
+    decision = optsched.admit(on_one_pool(4, [], 1.7e9), jobs, advise=False)
+    assert decision.all_admitted
+    assert decision.plan is not None
+    verified(decision.plan)
