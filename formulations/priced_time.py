@@ -534,7 +534,7 @@ class _Newton:
         return matrix
 
     def _coupled_to_classes(self, dp: FloatArray) -> FloatArray:
-        """B dp, (K,)."""
+        """The product B dp, shape (K,)."""
         return self.P.by_class((self.coupling * dp[self.P.t_q]).sum(axis=1))
 
     def _coupled_to_prices(self, dw: FloatArray) -> FloatArray:
