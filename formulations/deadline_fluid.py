@@ -43,6 +43,7 @@ from formulations.level_planner import (
 from formulations.level_table import LevelTable
 from formulations.priced_time import PricedTime
 from formulations.time_shortage import Overload, TimeNeeded
+from formulations.wrap_around import wrapped
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Candidates, Classes, JobRows
@@ -845,57 +846,66 @@ class FluidProgram(DeadlineProgram):
         not known to fit.
         """
         key = rows.job * self.C.columns + rows.column
-        together = self._run_together(rows, interval)
-        begin, end = self._side_by_side(key, rows.fraction, interval)
-        parts = [np.column_stack([rows.job, rows.column, begin, end])[together[interval]]]
-        ends_late = together[interval] & (end == self.edges[interval + 1])
+        step = key * (len(self.length) + 1) + interval
+        ran_before, runs_after = np.isin(step - 1, step), np.isin(step + 1, step)
+        place, machines = self._lines(rows, interval)
+        alone = np.flatnonzero(place >= 0)
+        row, begin, end = wrapped(
+            place[alone], machines[alone], rows.fraction[alone], ran_before[alone], runs_after[alone]
+        )
+        parts = [(alone[row], begin, end)]
+        at_end = mask_of(alone[row[end == 1.0]], len(place))
+
         first = np.searchsorted(interval, np.arange(len(self.length) + 1))
-        runs_on, before = np.zeros(0, np.int64), -1
-        for t in timer.watching(np.unique(interval[~together[interval]]).tolist()):
+        for t in timer.watching(np.unique(interval[place < 0]).tolist()):
             in_t = np.arange(first[t], first[t + 1])
             cut = slices(rows.take(in_t), self.supply.at(self.edges[t : t + 1])[:, 0])
             if cut is None:
                 return None
-            if before < t - 1:
-                last = np.arange(first[max(t - 1, 0)], first[t])
-                runs_on = key[last[ends_late[last]]]
-            length, runs = _running_first(*cut, np.isin(key[in_t], runs_on))
-            ends = np.minimum(np.cumsum(length), 1.0)
-            ends[ends > 1.0 - ROUNDING] = 1.0
-            moments = np.append(0.0, ends) * self.length[t] + self.edges[t]
-            moments[-1:] = np.where(ends[-1:] == 1.0, self.edges[t + 1], moments[-1:])
+            before = np.arange(first[max(t - 1, 0)], first[t])
+            length, runs = _running_first(*cut, np.isin(key[in_t], key[before[at_end[before]]]))
+            moments = np.append(0.0, np.minimum(np.cumsum(length), 1.0))
+            moments[moments > 1.0 - ROUNDING] = 1.0
             number, row = runs.nonzero()
-            row, times = in_t[row], (moments[number], moments[number + 1])
-            parts.append(np.column_stack([rows.job[row], rows.column[row], *times]))
-            runs_on, before = key[in_t[runs[-1:].indices]], t
-        return schedule_of(self.C, np.concatenate(parts))
+            parts.append((in_t[row], moments[number], moments[number + 1]))
+            at_end[in_t[row[moments[number + 1] == 1.0]]] = True
+        row, begin, end = (np.concatenate(each) for each in zip(*parts, strict=True))
+        t = interval[row]
+        moment = self.edges[t] + np.stack([begin, end]) * self.length[t]
+        moment = np.where(np.stack([begin, end]) == 1.0, self.edges[t + 1], moment)
+        return schedule_of(self.C, np.column_stack([rows.job[row], rows.column[row], *moment]))
 
-    def _run_together(self, rows: JobRows, interval: IntArray) -> BoolArray:
-        """Intervals in which all rows can run side by side, shape (intervals,); shares of GPUs would
-        have to be packed.
+    def _lines(self, rows: JobRows, interval: IntArray) -> tuple[IntArray, IntArray]:
+        """A place of identical machines in which each row runs, and how many rows it takes at a time.
+
+        The place is -1 where rows of the interval have to be cut in another way: a job is in two
+        places, a row holds two resources that others want too, rows hold unlike amounts, or shares
+        of GPUs. A row beside which everything fits has a place of its own.
         """
+        intervals, count = len(self.length), len(interval)
         if self._has_shares:
-            return np.zeros(len(self.length), bool)
+            return np.full(count, -1), np.ones(count, np.int64)
         uses = self.uses[:, np.searchsorted(self.c, rows.column)].tocoo()
-        where = uses.row.astype(np.int64) * len(self.length) + interval[uses.col]
-        held = np.bincount(where, uses.data, self.G.size).reshape(self.G.shape)
-        fits = np.asarray((held <= self.G * (1.0 + ROUNDING)).all(axis=0), bool)
-        twice = (np.diff(interval) == 0) & (np.diff(rows.job) == 0)
-        return fits & ~mask_of(interval[1:][twice], len(fits))
+        row, amount = uses.col.astype(np.int64), uses.data
+        where = uses.row.astype(np.int64) * intervals + interval[row]
+        capacity, held = self.G.ravel(), np.bincount(where, amount, self.G.size)
+        binds = (held > capacity * (1.0 + ROUNDING))[where]
+        row, where, amount = row[binds], where[binds], amount[binds]
 
-    def _side_by_side(
-        self, key: IntArray, fraction: FloatArray, interval: IntArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """When rows begin and end that run side by side: at the beginning of their interval, or at
-        its end where they run in the next interval and not in the one before.
-        """
-        step = key * (len(self.length) + 1) + interval
-        late = np.isin(step + 1, step) & ~np.isin(step - 1, step)
-        whole = fraction > 1.0 - ROUNDING
-        start, stop = self.edges[interval], self.edges[interval + 1]
-        seconds = fraction * self.length[interval]
-        begin = np.where(late & ~whole, stop - seconds, start)
-        return begin, np.where(late | whole, stop, start + seconds)
+        place = self.G.size + np.arange(count)
+        place[row] = where
+        most = np.zeros(self.G.size)
+        np.maximum.at(most, where, amount)
+        takes = capacity * (1.0 + ROUNDING) // np.where(most > 0, most, np.inf)
+        machines = np.append(takes, np.ones(count))[place]
+        length = np.bincount(where, rows.fraction[row], self.G.size)
+
+        otherwise = np.zeros(intervals, bool)
+        otherwise[interval[1:][(np.diff(interval) == 0) & (np.diff(rows.job) == 0)]] = True
+        otherwise[interval[np.bincount(row, minlength=count) > 1]] = True
+        unlike = (amount < most[where] * (1.0 - ROUNDING)) | (length > takes * (1.0 + ROUNDING))[where]
+        otherwise[interval[row[unlike]]] = True
+        return np.where(otherwise[interval], -1, place), machines.astype(np.int64)
 
     def _filled(self, rows: JobRows, interval: IntArray, timer: Timer) -> Schedule | None:
         """The schedule in which each job runs in each interval about as long as in the point.

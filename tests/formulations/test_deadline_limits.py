@@ -189,9 +189,8 @@ def test_a_schedule_of_an_optimum_that_takes_too_long_makes_way_for_the_plan_by_
     monkeypatch.setattr(realisation, "slices_of", slow_slices)
     instance = elastic_jobs(5, deadline=18.0, gpus=4)
     instance = with_columns(instance, deadline=instance.jobs_table.deadline + 0.5 * np.arange(5))
-    # As if the jobs of no interval could run side by side.
-    nowhere = np.zeros(5, bool)
-    monkeypatch.setattr(FluidProgram, "_run_together", lambda *_: nowhere)
+    # As if no interval had places of identical machines.
+    monkeypatch.setattr(FluidProgram, "_lines", lambda _, rows, t: (np.full_like(t, -1), t + 1))
     best = optsched.solve(instance, "deadline-fluid")
     assert len(cut) > 1
     cut.clear()
