@@ -41,7 +41,7 @@ from formulations.level_planner import (
     stretches_of,
 )
 from formulations.level_table import LevelTable
-from formulations.priced_time import PricedTime
+from formulations.priced_time import DualPrices, PricedTime
 from formulations.time_shortage import Overload, TimeNeeded
 from formulations.wrap_around import wrapped
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, ranges
@@ -70,6 +70,8 @@ first is too hard.
 """
 TO_MISS = 20.0
 """What a job that is not done costs in these, relative to the least cost of its work."""
+WORK_IS_MISSING = 1e-5
+"""Part of the work that is missing at the highest bound by prices from which on it is no rounding."""
 MOST_REFUTING_PRICES = (200_000, 800_000)
 """Columns y of the merged programs in which prices of time are sought that refute a set of jobs, one
 after the other.
@@ -408,6 +410,7 @@ class FluidProgram(DeadlineProgram):
         self._refuse_impossible()
         if self.shortage is not None:  # no rule finds a plan, and no program is solved
             return self._merged(MOST_BOUNDING).to_plan(witness_first=False)
+        began = self.timer.clock()
         try:
             if self._is_sifted and self.witness is None and self._shortage_by_prices is not None:
                 plan = self._merged(MOST_BOUNDING).to_plan(witness_first=False)
@@ -418,7 +421,8 @@ class FluidProgram(DeadlineProgram):
                 self.timer.check()
             else:
                 self._check_building()
-            return self.to_plan(witness_first=True)
+            searched = self.timer.clock() - began
+            return replace(self.to_plan(witness_first=True), searched=searched)
         except OutOfTime:
             if self.witness is None or not self._has_smaller:
                 raise
@@ -528,8 +532,11 @@ class FluidProgram(DeadlineProgram):
     @cached_property
     def _shortage_by_prices(self) -> Shortage | None:
         """Jobs that must pay more for time than all time costs (`priced_time`), in relaxations with
-        merged intervals.
+        merged intervals. Not looked for where the prices of the highest bound leave no work out.
         """
+        _, prices = self._prices_of_time or (self, None)
+        if prices is not None and prices.missing < WORK_IS_MISSING:
+            return None
         timer = self.timer.part(FOR_PRICES)
         shown = (self._merged(most).shown_by_prices(timer) for most in MOST_REFUTING_PRICES)
         return next((shortage for shortage in shown if shortage is not None), None)
@@ -622,21 +629,31 @@ class FluidProgram(DeadlineProgram):
     def _sifting(self) -> Sifting:
         return Sifting(self._duals_by_prices, lambda y: self._cheapest(*self.prices(y)))
 
+    @cached_property
+    def _prices_of_time(self) -> tuple[FluidProgram, DualPrices] | None:
+        """A relaxation with merged intervals, and the prices of its highest bound; None if none are
+        found.
+        """
+        timer = self.timer.part(FOR_PRICES)
+        for merged in (self._merged(most) for most in MOST_PRICING):
+            _, priced = merged.priced
+            found = priced.prices(timer)
+            if found is not None:
+                return merged, found
+        return None
+
     def _duals_by_prices(self) -> FloatArray:
         """Duals of the rows: prices of time in merged intervals, at which budgets cost nothing; 0 if
         no prices are found.
         """
-        timer = self.timer.part(FOR_PRICES)
-        for merged in (self._merged(most) for most in MOST_PRICING):
-            planned, priced = merged.priced
-            found = priced.prices(timer)
-            if found is not None:
-                middle = 0.5 * (self.edges[1:] + self.edges[:-1])
-                at = np.searchsorted(merged.edges, middle, "right") - 1
-                work = np.zeros(len(self.C))
-                work[planned] = found.work
-                return self._duals_of(found.time[at].T, work)
-        return np.zeros(self.program.arrays.shape[0])
+        if self._prices_of_time is None:
+            return np.zeros(self.program.arrays.shape[0])
+        merged, found = self._prices_of_time
+        middle = 0.5 * (self.edges[1:] + self.edges[:-1])
+        at = np.searchsorted(merged.edges, middle, "right") - 1
+        work = np.zeros(len(self.C))
+        work[merged.priced[0]] = found.work
+        return self._duals_of(found.time[at].T, work)
 
     def _duals_of(self, price: FloatArray, work: FloatArray) -> FloatArray:
         """Duals of the rows from prices of time (R, intervals) and of the work of a job (K,)."""

@@ -100,10 +100,15 @@ class Unaffordable(NamedTuple):
 
 
 class DualPrices(NamedTuple):
-    """Prices of time, of a second of a unit (T, R), and of the work of a job (K,)."""
+    """Prices of time, of a second of a unit (T, R), and of the work of a job (K,).
+
+    ``missing`` is the part of the work that the primal point leaves out, weighted by what it costs
+    to leave it out.
+    """
 
     time: FloatArray
     work: FloatArray
+    missing: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +149,7 @@ class PricedTime:
         """Prices that show that the jobs cannot all be kept; None if none are found, in time."""
         free = replace(self, cost=np.zeros(len(self.k)))
         for at in free.points(timer):
-            if at.missing <= ALL_DONE * float(self.worth @ self.count):
+            if at.missing <= ALL_DONE:
                 return None
             found = free.shown_by(at.p, at.w)
             if found is not None:
@@ -159,7 +164,7 @@ class PricedTime:
         for at in self.points(timer):
             bound = self.bound(at.p, at.w)
             if bound > highest:
-                best, highest = DualPrices(at.p, at.w), bound
+                best, highest = DualPrices(at.p, at.w, at.missing), bound
             if at.gap <= CLOSE * highest:
                 break
         return best
@@ -345,9 +350,11 @@ class _InteriorPoint:
 
     @property
     def missing(self) -> float:
-        """Cost of the work that the point does not do."""
-        undone = self.P.count - self.P.by_class(self.P.by_second(self.P.rate * self.y))
-        return float(self.P.worth @ np.maximum(np.maximum(undone, self.m), 0.0))
+        """The part of the work that the point leaves out, weighted by what that costs."""
+        P = self.P
+        undone = P.count - P.by_class(P.by_second(P.rate * self.y))
+        left_out = np.maximum(np.maximum(undone, self.m), 0.0)
+        return float(P.worth @ left_out) / float(P.worth @ P.count)
 
     @property
     def gap(self) -> float:

@@ -272,6 +272,8 @@ class LinearPlan:
         Prices of time on resources that the formulation has found, which prove `bound`.
     bound_by : callable or None
         `TimePrices` -> the bound on the objective that they prove; None: they prove nothing.
+    searched : float
+        Seconds that went into a plan by rule and into prices before the program was built.
     """
 
     classes: Classes
@@ -300,6 +302,7 @@ class LinearPlan:
     rounding: float = 0.0
     time_prices: TimePrices | None = None
     bound_by: Callable[[TimePrices], float] | None = None
+    searched: float = 0.0
     cost_unit: ClassVar[float] = 1.0
     """Value of a unit of the cost that a solver reports."""
     units: ClassVar[Units] = AS_IT_IS

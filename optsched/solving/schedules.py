@@ -113,6 +113,9 @@ def solve_plan(engine: Engine, plan: Plan) -> SolvedProgram:
         engine.timer.check()
         engine.require_rows(PLANS)
         return _solve_timeline(engine, plan)
+    # The reserve for the certificate is estimated from what building took.
+    engine.spend("build", -plan.searched)
+    engine.spend("search", plan.searched)
     shortage = engine.build(plan.shortage)
     if shortage is not None:
         return _counted(engine, plan, shortage)
@@ -437,6 +440,7 @@ def _refuted(engine: Engine, plan: LinearPlan, all_schedules: LinearPlan) -> Sol
 # --- relaxations of a plan ------------------------------------------------------------------------
 
 REALISED = "the schedule runs an optimum of the program, interval by interval"
+STOPPED_AT = "the schedule runs the best point of the program that was found, interval by interval"
 FILLED = (
     "the schedule fills intervals with jobs as an optimum of the program says, as far as there is "
     "room; the program is a relaxation and bounds every schedule"
@@ -536,9 +540,10 @@ def _best_schedule(
         timer = engine.timer if known is None else engine.timer.strict()
         schedule = relaxation.realise(x, slices, timer)
         if schedule is not None:
-            found = _of_schedule(engine, outcome, _KnownSchedule(plan, schedule))
-            note = REALISED if found.status is Status.OPTIMAL else FILLED
+            of_point = _KnownSchedule(plan, schedule)
+            found = _of_schedule(engine, outcome, of_point)
             if found.certificate.ok:
+                note = _made_of(outcome, found, of_point)
                 best = SolvedProgram(plan, found, schedule, notes=(note,))
     if known is None and (best is None or best.outcome.status is not Status.OPTIMAL):
         schedule = relaxation.witness()
@@ -556,6 +561,15 @@ def _best_schedule(
     nothing = nothing_found(engine, replace(outcome.values, words=UNDECIDED))
     nothing = _without_duals(replace(nothing, bound=outcome.bound))
     return SolvedProgram(plan, nothing, notes=_noted(relaxation, UNDECIDED))
+
+
+def _made_of(outcome: Outcome, found: Outcome, schedule: _KnownSchedule) -> str:
+    """How a schedule was made of the point of an outcome, in words."""
+    if found.status is Status.OPTIMAL:
+        return REALISED
+    assert outcome.value is not None
+    is_exact = is_closed(schedule.value, outcome.value, OPTIMALITY, schedule.noise)
+    return STOPPED_AT if is_exact else FILLED
 
 
 def _noted(relaxation: Relaxation, words: str) -> tuple[str, ...]:

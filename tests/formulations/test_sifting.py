@@ -13,7 +13,7 @@ from plan_instances import made, verified
 import optsched
 from formulations import deadline_fluid
 from formulations.deadline_fluid import FluidProgram
-from optsched.arrays import IntArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.instance import Instance
 from optsched.program import LinearArrays
@@ -144,6 +144,31 @@ def test_the_last_point_and_its_bound_are_kept(monkeypatch: pytest.MonkeyPatch) 
     solution = solve()
     assert solution.objective == pytest.approx(optimum, rel=1e-9)
     assert solution.bound == pytest.approx(optimum, rel=1e-6)
+
+
+@pytest.mark.usefixtures("never_refuted")
+def test_a_point_that_is_no_optimum_is_run_and_not_called_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the first program a job lacks its pool of an optimum; the time is over before that joins."""
+    others, begun, realise = [], sifting._begun, FluidProgram.realise
+
+    def noted(program: FluidProgram, x: FloatArray, *given: Any) -> Any:
+        others.append(np.flatnonzero(program.of != program.of[np.argmax(x)]))
+        return realise(program, x, *given)
+
+    def without_optimum(*given: Any) -> tuple[FloatArray, IntArray]:
+        return begun(*given)[0], others[0]
+
+    monkeypatch.setattr(FluidProgram, "realise", noted)
+    optimum = solve().objective
+    monkeypatch.setattr(sifting, "_begun", without_optimum)
+    monkeypatch.setattr(FluidProgram, "witness", None)
+    stopped = Values(Termination.TIME_LIMIT)
+    from_run(2, monkeypatch, lambda engine, session: stopped)
+    solution = solve()
+    assert (solution.status, solution.notes) == ("feasible", (schedules.STOPPED_AT,))
+    assert solution.objective > optimum * (1 + 1e-6)
 
 
 def test_another_solver_is_tried_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
