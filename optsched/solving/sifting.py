@@ -101,7 +101,7 @@ def _sifted(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
         if len(joining):
             basis = session.basis() if len(joining) < FEW_JOIN * len(chosen) else None
             before = None if basis is None else (restricted, basis)
-            chosen = np.union1d(chosen, joining)
+            chosen = np.sort(np.concatenate([chosen, joining]))
         elif kept:
             engine.reason = f"sifting: {len(chosen):,} of {len(x):,} columns were looked at"
             return replace(known, termination=Termination.OPTIMAL, words=values.words)
@@ -114,10 +114,10 @@ def _begun(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> tuple[Floa
     """Duals that prove a bound, and the columns to begin with."""
     began = engine.timer.clock()
     duals = sifting.duals()
-    cheap = np.flatnonzero(arrays.cost - arrays.A.T @ duals <= CHEAP * arrays.cost)
-    chosen = np.union1d(cheap, sifting.cheapest(duals))
+    chosen = arrays.cost - arrays.A.T @ duals <= CHEAP * arrays.cost
+    chosen[sifting.cheapest(duals)] = True
     engine.spend("bound", engine.timer.clock() - began)
-    return duals, chosen
+    return duals, np.flatnonzero(chosen)
 
 
 def _joining(
@@ -126,12 +126,14 @@ def _joining(
     """Columns that join the chosen ones, as their reduced cost at the duals y is negative; none at an
     optimum. ``largest`` is the largest cost.
     """
-    cheap = np.flatnonzero(arrays.cost - arrays.A.T @ y < -TOO_CHEAP * largest)
+    is_cheap = arrays.cost - arrays.A.T @ y < -TOO_CHEAP * largest
     # Chosen columns at their upper bounds are cheap too.
-    cheap = np.setdiff1d(cheap, chosen)
+    is_cheap[chosen] = False
+    cheap = np.flatnonzero(is_cheap)
     if len(cheap) <= ALL_JOIN:
         return cheap
-    joining = np.intersect1d(cheap, sifting.cheapest(y))
+    cheapest = sifting.cheapest(y)
+    joining = cheapest[is_cheap[cheapest]]
     # No optimum is claimed while reduced costs are negative.
     return joining if len(joining) else cheap
 
