@@ -136,9 +136,11 @@ class DeadlineFluid(Formulation):
     to meet the deadlines. Jobs without a deadline are unplaced; in rounds they run on GPUs that the
     plan leaves idle.
 
-    Inside an interval the times are cut into slices in which whole jobs run side by side
-    (`optsched.realise`). For jobs on one GPU each this is exact. For gangs the program is a
-    relaxation. If no such slices are found for some interval, each interval is filled with jobs
+    Inside an interval the jobs of a pool are laid end to end over its GPUs
+    (`formulations.wrap_around`). Where a job is in several pools, or jobs hold unlike numbers of
+    GPUs, the times are cut into slices in which whole jobs run side by side (`optsched.realise`).
+    For jobs on one GPU each this is exact. For gangs the program is a
+    relaxation. If no such schedule is found for some interval, each interval is filled with jobs
     while there is room, and the remaining work runs wherever room is left. The other candidate
     is the plan by rule of `deadline-elastic`, without restarts: jobs by deadline or by slack, each
     at the level with the least GPU time that still meets its deadline. The better one is the
@@ -153,8 +155,9 @@ class DeadlineFluid(Formulation):
         3. The plan by rule, under a time limit for at most half of it, so that the answer is at least
            as good. No solver runs where every job has its largest value, or its least GPU time, by
            rule.
-        4. Prices of time, where a program that would be sifted has no plan by rule: jobs may have to
-           pay more for their work than all time costs (`formulations.priced_time`).
+        4. Prices of time, where a program that would be sifted has no plan by rule. If work is missing
+           at the highest bound, jobs may have to pay more for their work than all time costs
+           (`formulations.priced_time`).
         5. The program. If a large one is not built once seven tenths of the limit are over, one with
            merged intervals takes its place.
         6. The schedule of its optimum. Where the limit ends the search for it, the plan by rule is
@@ -178,7 +181,8 @@ class DeadlineFluid(Formulation):
 
     References
         E. L. Lawler, J. Labetoulle, "On preemptive scheduling of unrelated parallel processors by
-        linear programming", Journal of the ACM 25 (1978).
+        linear programming", Journal of the ACM 25 (1978); R. McNaughton, "Scheduling with deadlines
+        and loss functions", Management Science 6 (1959).
     """
 
     name = "deadline-fluid"
@@ -868,7 +872,11 @@ class FluidProgram(DeadlineProgram):
         place, machines = self._lines(rows, interval)
         alone = np.flatnonzero(place >= 0)
         row, begin, end = wrapped(
-            place[alone], machines[alone], rows.fraction[alone], ran_before[alone], runs_after[alone]
+            place[alone],
+            machines[alone],
+            rows.fraction[alone],
+            ran_before[alone],
+            runs_after[alone],
         )
         parts = [(alone[row], begin, end)]
         at_end = mask_of(alone[row[end == 1.0]], len(place))
@@ -920,7 +928,9 @@ class FluidProgram(DeadlineProgram):
         otherwise = np.zeros(intervals, bool)
         otherwise[interval[1:][(np.diff(interval) == 0) & (np.diff(rows.job) == 0)]] = True
         otherwise[interval[np.bincount(row, minlength=count) > 1]] = True
-        unlike = (amount < most[where] * (1.0 - ROUNDING)) | (length > takes * (1.0 + ROUNDING))[where]
+        unlike = (amount < most[where] * (1.0 - ROUNDING)) | (length > takes * (1.0 + ROUNDING))[
+            where
+        ]
         otherwise[interval[row[unlike]]] = True
         return np.where(otherwise[interval], -1, place), machines.astype(np.int64)
 

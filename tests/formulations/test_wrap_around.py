@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from formulations.wrap_around import Pieces, wrapped
 
+from formulations.wrap_around import Pieces, wrapped
 from optsched.arrays import FloatArray, IntArray
 
 
