@@ -891,9 +891,9 @@ class FluidProgram(DeadlineProgram):
             length, runs = _running_first(*cut, np.isin(key[in_t], key[before[at_end[before]]]))
             moments = np.append(0.0, np.minimum(np.cumsum(length), 1.0))
             moments[moments > 1.0 - ROUNDING] = 1.0
-            number, row = runs.nonzero()
-            parts.append((in_t[row], moments[number], moments[number + 1]))
-            at_end[in_t[row[moments[number + 1] == 1.0]]] = True
+            number, running = runs.nonzero()
+            parts.append((in_t[running], moments[number], moments[number + 1]))
+            at_end[in_t[running[moments[number + 1] == 1.0]]] = True
         row, begin, end = (np.concatenate(each) for each in zip(*parts, strict=True))
         t = interval[row]
         moment = self.edges[t] + np.stack([begin, end]) * self.length[t]

@@ -16,6 +16,7 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 AnyArray = NDArray[Any]
 Scalar = TypeVar("Scalar", bound=np.generic)
+Numbers = TypeVar("Numbers", FloatArray, IntArray)
 
 EMPTY = np.zeros(0, np.int64)
 """No rows."""
@@ -510,7 +511,7 @@ def owners(length: IntArray | Sequence[int]) -> IntArray:
     return np.arange(len(length)).repeat(length)
 
 
-def sum_before(value: FloatArray, group: IntArray) -> FloatArray:
+def sum_before(value: Numbers, group: IntArray) -> Numbers:
     """Sum of the earlier values in each row's group of consecutive rows; exactly 0 for the first
     row of a group.
     """
