@@ -119,14 +119,16 @@ def _who_runs(allocation: Allocation) -> tuple[BoolArray, BoolArray]:
     jobs need more GPUs at once than it has, or some share GPUs as a pair.
     """
     C, sizes = allocation.classes, allocation.classes.instance.pool_sizes
-    pools = len(sizes.gpus)
-    (column,) = ((allocation.x > 0) & (C.pool >= 0) & (C.gpus > 0)).nonzero()
-    pool, job = C.pool[column], C.class_a[column]
+    table, pools = C.configurations, len(sizes.gpus)
+    column = np.flatnonzero(allocation.x > 0)
+    way = C.configuration[column]
+    on_gpus = ((table.pool >= 0) & (table.gpus > 0))[way]
+    if not on_gpus.all():
+        column, way = column[on_gpus], way[on_gpus]
+    pool, job, held = table.pool[way], C.class_a[column], (table.gpus * table.share)[way]
     groups = group_rows([pool, job], len(column))
     gpus = np.zeros(len(groups))
-    np.maximum.at(
-        gpus, groups.inverse, C.gpus[column] * C.configurations.share[C.configuration[column]]
-    )
+    np.maximum.at(gpus, groups.inverse, held)
     pool_of_group, jobs = pool[groups.first], C.count[job[groups.first]]
     paired = np.bincount(pool[~C.alone[column]], minlength=pools) > 0
     one_job = (np.bincount(pool_of_group, jobs, pools) <= 1) & ~paired
