@@ -69,7 +69,9 @@ MOST_PRICING = (400_000, 20_000)
 first is too hard.
 """
 TO_MISS = 20.0
-"""What a job that is not done costs in these, relative to the least cost of its work."""
+"""What a job that is not done costs in these, relative to the least cost of its work; of work without
+a cost, to its least duration.
+"""
 WORK_IS_MISSING = 1e-5
 """Part of the work that is missing at the highest bound by prices from which on it is no rounding."""
 MOST_REFUTING_PRICES = (200_000, 800_000)
@@ -88,8 +90,10 @@ name fewer requirements, in less time than a user notices.
 """
 MOST_DETAILED = 8
 """Jobs of which a shortage says what each needs; of more it has the names alone."""
-NOTHING = 1e-10
-"""A time below this fraction of an interval is rounding of a solver."""
+NOTHING, NO_WORK = 1e-10, 1e-7
+"""A time below the first, as a fraction of an interval, is rounding of a solver, if it also does
+less than the second of the job's work.
+"""
 FOR_RULE = 0.5
 """Largest fraction of the time limit that the search for the plan by rule takes."""
 FOR_BUILDING = 0.7
@@ -566,8 +570,9 @@ class FluidProgram(DeadlineProgram):
         planned, k = np.unique(self.k[self.of[y]], return_inverse=True)
         uses = sp.csr_matrix(self.uses.T)[self.of[y]].tocoo()
         k_row, _, row, length = self._time
-        least = np.full(len(planned), np.inf)
+        least, shortest = np.full((2, len(planned)), np.inf)
         np.minimum.at(least, k, self.cost[y] * self.d[self.of[y]])
+        np.minimum.at(shortest, k, self.d[self.of[y]])
         return planned, PricedTime(
             k,
             self.t[y],
@@ -579,7 +584,7 @@ class FluidProgram(DeadlineProgram):
             (length * self.C.count[k_row])[np.unique(row[y])],
             (self.G * self.length).T,
             self.C.count[planned].astype(np.float64),
-            TO_MISS * least,
+            TO_MISS * np.where(least > 0, least, shortest),
         )
 
     def _shortage_in_words(
@@ -995,7 +1000,7 @@ class FluidProgram(DeadlineProgram):
         seconds = np.zeros(len(of))
         seconds[order] = part * self.d[of][order]
         fraction = np.minimum(seconds / self.length[self.t], 1.0)
-        some = np.flatnonzero(fraction > NOTHING)
+        some = np.flatnonzero((fraction > NOTHING) | (seconds > NO_WORK * self.d[of]))
         count = jobs[k[of[some]]]
         members, of_class = C.jobs_by_class
         job = members[ranges(of_class[k[of[some]]], count)]

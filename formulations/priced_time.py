@@ -458,7 +458,8 @@ class _Newton:
             - (self.work_rate / self.theta_sum)[:, np.newaxis] * self.holding
         )
         own = P.by_second(theta * P.rate**2) - self.work_rate**2 / self.theta_sum
-        self.diagonal = P.by_class(own) + at.m / at.h + at.x / at.w
+        # Only rounding makes it negative (Cauchy-Schwarz).
+        self.diagonal = P.by_class(np.maximum(own, 0.0)) + at.m / at.h + at.x / at.w
 
     @cached_property
     def _price_blocks(self) -> FloatArray:

@@ -17,10 +17,12 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, sum_before
 
-UNIT = 2**40
-"""Lengths on a line are counted in units of 1 / UNIT, so that sums are exact."""
-ALMOST = 1e-3
-"""Part of a unit by which rounding may make a length too small."""
+BITS = 61
+"""A line is at most 2 ** BITS units long, so that sums of lengths are exact. In long intervals units
+have to be small: 2 ** -40 of ten years is more than a millionth of a job of a minute.
+"""
+ALMOST = 1e-15
+"""Fraction by which rounding may make a whole interval too short."""
 
 
 class Pieces(NamedTuple):
@@ -59,33 +61,43 @@ def wrapped(
         Whether a row also runs in the interval before and in the next. Rows that ran before come
         first on the line; those that only go on come last, at its very end.
     """
-    length = np.floor(fraction * UNIT + ALMOST).astype(np.int64)
-    whole, late = length == UNIT, runs_after & ~ran_before
-    length = _within_machines(place, machines, length, whole)
+    whole, late = fraction >= 1.0 - ALMOST, runs_after & ~ran_before
+    unit = 2 ** (BITS - np.ceil(np.log2(machines)).astype(np.int64))
+    length = np.where(whole, unit, (fraction * unit).astype(np.int64))
+    length = _within_machines(place, machines * unit, length, whole)
     group = np.select([whole, late, ran_before], [0, 3, 1], 2)
     row = np.lexsort((-length, group, place))
-    place, length, last = place[row], length[row], (group == 3)[row]
+    place, length, last, unit = place[row], length[row], (group == 3)[row], unit[row]
 
+    # Sums over all places may exceed 64 bits; their differences, over one place, do not.
     start = sum_before(length, place)
-    at_end = np.bincount(place, length * last, place.max(initial=-1) + 1).astype(np.int64)
-    start[last] = (machines[row] * UNIT - at_end[place] + sum_before(length * last, place))[last]
-    begin = start % UNIT
+    at_end = _sums(place, length * last)
+    start[last] = (machines[row] * unit - at_end + sum_before(length * last, place))[last]
+    begin = start % unit
     end = begin + length
-    wraps = end > UNIT
+    wraps = end > unit
     return Pieces(
         np.concatenate([row, row[wraps]]),
-        np.concatenate([begin, np.zeros(wraps.sum(), np.int64)]) / UNIT,
-        np.concatenate([np.minimum(end, UNIT), end[wraps] - UNIT]) / UNIT,
+        np.concatenate([begin / unit, np.zeros(wraps.sum())]),
+        np.concatenate([np.minimum(end, unit) / unit, (end - unit)[wraps] / unit[wraps]]),
     )
 
 
 def _within_machines(
-    place: IntArray, machines: IntArray, length: IntArray, whole: BoolArray
+    place: IntArray, line: IntArray, length: IntArray, whole: BoolArray
 ) -> IntArray:
-    """Lengths that fit on the machines: those that are not whole shrink alike, by what is rounding."""
-    count = place.max(initial=-1) + 1
-    taken = np.bincount(place, length * whole, count)[place]
-    others = np.bincount(place, length * ~whole, count)[place]
-    room = machines * UNIT - taken
-    part = np.where(others > room, room / np.maximum(others, 1.0), 1.0)
-    return np.where(whole, length, np.floor(length * part)).astype(np.int64)
+    """Lengths that fit on lines of a length: those that are not whole shrink alike, by what is
+    rounding.
+    """
+    room = line - _sums(place, length * whole)
+    others = _sums(place, length * ~whole)
+    # The product of floats may be rounded up.
+    part = np.minimum((1.0 - ALMOST) * room / np.maximum(others, 1), 1.0)
+    return np.where(whole | (others <= room), length, (length * part).astype(np.int64))
+
+
+def _sums(place: IntArray, length: IntArray) -> IntArray:
+    """The exact sum of the lengths in the place of each row."""
+    total = np.zeros(place.max(initial=-1) + 1, np.int64)
+    np.add.at(total, place, length)
+    return total[place]

@@ -263,6 +263,18 @@ def test_sifting_finds_the_optimum_of_all_columns(monkeypatch: pytest.MonkeyPatc
     assert 2 < sifted < 12
 
 
+def test_sifting_takes_jobs_that_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that needs no GPUs has no least cost, to which that of leaving it out could be relative."""
+    by_licence = [{"gpus": 0, "duration": 5.0, "uses": {"licence": 1}}]
+    jobs = [job("a", 5, 10), job("b", 5, 10), {"id": "c", "deadline": 10, "options": by_licence}]
+    cluster = {**pool(1), "resources": [{"name": "licence", "capacity": 1}]}
+    monkeypatch.setattr(FluidProgram, "witness", None)
+    monkeypatch.setattr(deadline_fluid, "SIFTED_FROM", 1)
+    found = solve(made(cluster=cluster, jobs=jobs))
+    assert "sifting" in found.solver.reason
+    assert (found.status, found.objective) == ("optimal", pytest.approx(10.0, rel=1e-9))
+
+
 # --- wrong beliefs --------------------------------------------------------------------------------
 
 
@@ -405,6 +417,41 @@ def test_a_clock_that_counts_from_1970() -> None:
     now = 1.7e9
     jobs = [job("a", 10.1, now + 33.3, arrival=now + 3.7), job("b", 20.3, now + 32.2)]
     assert solve(made(now=now, cluster=pool(1), jobs=jobs)).status == "optimal"
+
+
+def in_either_pool(name: str, due: float, on_a: float, on_b: float) -> dict[str, Any]:
+    options = [
+        {"pool": where, "gpus": 1, "duration": duration}
+        for where, duration in (("a", on_a), ("b", on_b))
+    ]
+    return {"id": name, "deadline": due, "options": options}
+
+
+YEAR = 3e7
+
+
+def test_jobs_of_a_second_in_an_interval_of_a_year_do_all_their_work() -> None:
+    jobs = [in_either_pool(f"j{i}", YEAR, 1.0, 1.1) for i in range(3)]
+    jobs += [in_either_pool("x", 100.0, 90.0, 95.0), in_either_pool("y", 101.0, 80.0, 100.0)]
+    cluster = {"pools": pool(1, "a")["pools"] + pool(1, "b")["pools"]}
+    found = solve(made(cluster=cluster, jobs=jobs))
+    assert found.status == "optimal"
+    # Of the 101 seconds of a, y takes 80 and x the other 21; b does the rest of x.
+    assert found.objective == pytest.approx(3 + 101 + 95 * (1 - 21 / 90), rel=1e-9)
+
+
+def test_half_of_the_work_is_no_rounding_in_an_interval_of_a_year() -> None:
+    """Half a millisecond is 2e-11 of the interval, in which the other pool opens."""
+    job_of_a = {"pool": "a", "gpus": 1, "duration": 100.0 - 5e-4}
+    jobs = [
+        {"id": "x", "deadline": 100.0, "options": [job_of_a]},
+        in_either_pool("z", YEAR, 1e-3, 1.5e-3),
+    ]
+    later = [{"name": "b0", "gpus": 1, "available_from": 100.0}]
+    cluster = {"pools": [*pool(1, "a")["pools"], {"name": "b", "nodes": later}]}
+    found = solve(made(cluster=cluster, jobs=jobs, round=100), capacity={"a": [1, 0]})
+    assert found.status == "optimal"
+    assert found.objective == pytest.approx(100.0 + 7.5e-4, rel=1e-9)
 
 
 # --- soft deadlines -------------------------------------------------------------------------------

@@ -65,5 +65,12 @@ def test_sums_that_rounding_makes_too_large_shrink_and_whole_rows_stay() -> None
     assert 2.0 - 1e-11 < length.sum() <= 2.0
 
 
+def test_short_rows_of_long_intervals_lose_nothing() -> None:
+    """An interval of ten years, and jobs of a minute on many machines: they lose less than the clock counts."""
+    machines, fraction = [1000] * 1500, [2e-7] * 1500
+    row, begin, end = pieces([0] * 1500, machines, fraction)
+    assert np.bincount(row, end - begin) == pytest.approx(2e-7, rel=1e-8, abs=0.0)
+
+
 def test_no_rows_have_no_pieces() -> None:
     assert all(len(each) == 0 for each in pieces([], [], []))
