@@ -24,7 +24,7 @@ from optsched.candidates.going_on import UNKNOWN_END, going_on, unknown_ends
 from optsched.display import moment
 from optsched.errors import InvalidArgument, InvalidInput
 from optsched.formulation import Formulation, Restarts
-from optsched.instance.cluster import PER_NODE
+from optsched.instance.cluster import PER_NODE, Pool
 from optsched.instance.reading import show
 from optsched.instance.staying import must_stay
 from optsched.solution import Conflict
@@ -36,6 +36,8 @@ DONE = 1e-6
 certificates."""
 SHORTEST = 1e-4
 """Seconds of work that a job has at least (`shortest_work`)."""
+NO_LIMIT = 1e9
+"""Amount of CPUs or memory once a node that states none is open: the most that a calendar states."""
 LATEST = 1e11
 """Latest ``now`` of plans with deadlines: numbers there are 1.5e-5 s apart."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
@@ -92,11 +94,11 @@ class Supply:
         """Capacity of each resource at some moments in ascending order, shape (R, moments)."""
         C, round_ = self.C, self.C.instance.round
         G = np.repeat(C.capacity[:, np.newaxis], len(times), axis=1)
-        for row, pool in enumerate(C.resources.pool.tolist()):
+        for row, (pool, what) in self._of_nodes.items():
             for time in self._opened(pool):
-                there = C.instance.cluster.pools[pool].capacity(time)
+                there = pool.total(what, time) if what else pool.capacity(time)
                 since = time - C.instance.now - ROUNDING * round_
-                G[row, np.searchsorted(times, since) :] = there
+                G[row, np.searchsorted(times, since) :] = NO_LIMIT if np.isnan(there) else there
         number = np.floor(times / round_ + ROUNDING).astype(np.int64)
         for row, numbers in self.calendar.items():
             G[row] = np.array(numbers, np.float64)[np.minimum(number, len(numbers) - 1)]
@@ -134,7 +136,7 @@ class Supply:
         C = self.C
         opened = [
             time - C.instance.now
-            for pool in C.resources.pool.tolist()
+            for pool in C.instance.cluster.pools
             for time in self._opened(pool)
         ]
         rounds = [
@@ -167,7 +169,8 @@ class Supply:
         # Rounds leave out jobs on closed nodes, and take off what these hold of other resources.
         closed = mask_of(of[opens > 0], len(some))
         whole = np.flatnonzero(unplanned & ~(closed & self._left_out[job]))
-        on_nodes = scaled_rows(held, self._on_nodes.astype(np.float64))
+        of_nodes = mask_of(list(self._of_nodes), held.shape[0])
+        on_nodes = scaled_rows(held, of_nodes.astype(np.float64))
         part = np.where(unplanned[of], part, -part)
         on_closed = sp.csc_matrix(on_nodes[:, of].multiply(part[np.newaxis, :]))
         amount = sp.csc_matrix(sp.hstack([(held - on_nodes)[:, whole], on_closed]))
@@ -222,18 +225,21 @@ class Supply:
         count = np.diff(np.append(np.flatnonzero(new), len(of)))
         return of[new], opens[new], count / gpus[of[new]]
 
-    @property
-    def _on_nodes(self) -> BoolArray:
-        """Resources that nodes bring: GPUs, CPUs and memory of pools; shape (R,)."""
-        pools = [pool.name for pool in self.C.instance.cluster.pools]
-        brought = {*pools, *(f"{pool}.{what}" for pool in pools for what in PER_NODE)}
-        return np.array([name in brought for name in self.C.resources.names], bool)
+    @cached_property
+    def _of_nodes(self) -> dict[int, tuple[Pool, str]]:
+        """Rows of resources that nodes bring: the pool, and the key of `PER_NODE` of its CPUs and
+        memory, empty for its GPUs.
+        """
+        found: dict[str, tuple[Pool, str]] = {}
+        for pool in self.C.instance.cluster.pools:
+            rows = {pool.name: ""} | {f"{pool.name}.{what}": what for what in PER_NODE}
+            found |= {name: (pool, what) for name, what in rows.items()}
+        names = self.C.resources.names
+        return {row: found[name] for row, name in enumerate(names) if name in found}
 
-    def _opened(self, pool: int) -> list[float]:
+    def _opened(self, pool: Pool) -> list[float]:
         """When nodes of a pool become available after now, on the clock."""
-        if pool < 0:
-            return []
-        opened = self.C.instance.cluster.pools[pool].node_available_from
+        opened = pool.node_available_from
         later = (opened > self.C.instance.now) & np.isfinite(opened)
         return list(np.unique(opened[later]).tolist())
 

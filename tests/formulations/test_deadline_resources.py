@@ -53,6 +53,23 @@ def test_the_capacity_that_a_calendar_states_counts() -> None:
     assert conflict.words == "job a needs 5 lic at a time, and the capacity is 3"
 
 
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("cpus", [8, None])
+def test_nodes_that_open_later_bring_their_cpus(plan: str, cpus: int | None) -> None:
+    """Two jobs at a time, once the second node is open; if that states no CPUs, they have no limit."""
+    later = {"name": "p1", "gpus": 2, "cpus": cpus, "available_from": 50.0}
+    first = {"name": "p0", "gpus": 1, "cpus": 0}
+    three = [
+        {"id": name, "deadline": 250, "options": [option({"cpu": 4})]} for name in ("a", "b", "c")
+    ]
+    instance = made(
+        cluster={"pools": [{"name": "p", "nodes": [first, later]}]}, jobs=three, round=50
+    )
+    solution = verified(optsched.solve(instance, plan))
+    assert solution.schedule is not None, solution.conflicts
+    assert min(solution.schedule.start.tolist()) >= 50.0
+
+
 def test_admission_names_the_resource() -> None:
     decision = optsched.admit(with_licences(1, option({"lic": 2})), ["a"])
     (refusal,) = decision.refused
