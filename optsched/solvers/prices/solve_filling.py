@@ -25,6 +25,10 @@ UNCLEAR = 1e-4
 way by rounding, and pools where they hold little gain much by that. The stage has both sides, its
 value and its bound, and whoever is frozen is held beyond this doubt (`Filling.freeze`).
 """
+ROUNDING = 1e-12
+"""Part of all levels that is no more than rounding. A single class among many that stops a rise has so
+little of all worth that this much would be a wide gap of the clock.
+"""
 PRICED = 1e-9
 """Part of the worth of all resources from which on a price is more than rounding."""
 PARTS = (1.0, 0.999, 0.9)
@@ -78,8 +82,8 @@ class PricedFilling:
             gain = program.levels.T @ m.of_level
             rows = duals_above_floors(program, self.market, m.prices, m.rent, gain, m.of_floors)
             rows, of_levels = (rows[0] / pace, rows[1] / pace), m.of_level / pace
-            # What the levels lack at this clock is a gap of the clock.
-            lack = (1.0 - found.reached) / pace
+            # What the levels lack at this clock is a gap of the clock, if it is more than rounding.
+            lack = max(1.0 - found.reached - ROUNDING, 0.0) / pace
             rise -= lack
             if not lack <= UNCLEAR and end is Termination.OPTIMAL:
                 end = Termination.IMPRECISE
