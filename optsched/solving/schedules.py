@@ -113,9 +113,10 @@ def solve_plan(engine: Engine, plan: Plan) -> SolvedProgram:
         engine.timer.check()
         engine.require_rows(PLANS)
         return _solve_timeline(engine, plan)
-    # The reserve for the certificate is estimated from what building took.
-    engine.spend("build", -plan.searched)
-    engine.spend("search", plan.searched)
+    if plan.searched:
+        # The reserve for the certificate is estimated from what building took.
+        engine.spend("build", -plan.searched)
+        engine.spend("search", plan.searched)
     shortage = engine.build(plan.shortage)
     if shortage is not None:
         return _counted(engine, plan, shortage)
