@@ -143,12 +143,12 @@ class DeadlineFluid(Formulation):
     Inside an interval the jobs of a pool are laid end to end over its GPUs
     (`formulations.wrap_around`). Where a job is in several pools, or jobs hold unlike numbers of
     GPUs, the times are cut into slices in which whole jobs run side by side (`optsched.realise`).
-    For jobs on one GPU each this is exact. For gangs the program is a
-    relaxation. If no such schedule is found for some interval, each interval is filled with jobs
-    while there is room, and the remaining work runs wherever room is left. The other candidate
-    is the plan by rule of `deadline-elastic`, without restarts: jobs by deadline or by slack, each
-    at the level with the least GPU time that still meets its deadline. The better one is the
-    answer, within the bound of the program; a note says which it is. If neither keeps all
+    For jobs on one GPU each this is exact. For gangs the program is a relaxation. If no such
+    schedule is found for some interval, each interval is filled with jobs while there is room, and
+    the remaining work runs wherever room is left. The other candidate is the plan by rule of
+    `deadline-elastic`, without restarts: jobs by deadline or by slack, each at the level with the
+    least GPU time that still meets its deadline. The better one is the answer, within the bound of
+    the program; a note says which it is. If neither keeps all
     deadlines, the answer is undecided. If this program is infeasible, no schedule keeps all
     deadlines. Work of less than 1e-4 s counts as so much, as in `deadline-elastic`.
 
@@ -542,8 +542,8 @@ class FluidProgram(DeadlineProgram):
         """Jobs that must pay more for time than all time costs (`priced_time`), in relaxations with
         merged intervals. Not looked for where the prices of the highest bound leave no work out.
         """
-        _, prices = self._prices_of_time or (self, None)
-        if prices is not None and prices.missing < WORK_IS_MISSING:
+        found = self._prices_of_time
+        if found is not None and found[1].missing < WORK_IS_MISSING:
             return None
         timer = self.timer.part(FOR_PRICES)
         shown = (self._merged(most).shown_by_prices(timer) for most in MOST_REFUTING_PRICES)
@@ -908,13 +908,15 @@ class FluidProgram(DeadlineProgram):
     def _lines(self, rows: JobRows, interval: IntArray) -> tuple[IntArray, IntArray]:
         """A place of identical machines in which each row runs, and how many rows it takes at a time.
 
-        The place is -1 where rows of the interval have to be cut in another way: a job is in two
-        places, a row holds two resources that others want too, rows hold unlike amounts, or shares
-        of GPUs. A row beside which everything fits has a place of its own.
+        The place is -1 in intervals that have to be cut in another way: a job is in two places, a row
+        holds two resources that others want too, rows of a place hold unlike amounts or together
+        more than there is, or jobs hold shares of GPUs. A row beside which everything fits has a
+        place of its own.
         """
         intervals, count = len(self.length), len(interval)
         if self._has_shares:
             return np.full(count, -1), np.ones(count, np.int64)
+        # Entries of rows at resources that cannot hold all rows of the interval at once.
         uses = self.uses[:, np.searchsorted(self.c, rows.column)].tocoo()
         row, amount = uses.col.astype(np.int64), uses.data
         where = uses.row.astype(np.int64) * intervals + interval[row]
@@ -927,17 +929,17 @@ class FluidProgram(DeadlineProgram):
         most = np.zeros(self.G.size)
         np.maximum.at(most, where, amount)
         takes = capacity * (1.0 + ROUNDING) // np.where(most > 0, most, np.inf)
-        machines = np.append(takes, np.ones(count))[place]
-        length = np.bincount(where, rows.fraction[row], self.G.size)
+        machines = np.append(takes, np.ones(count))[place].astype(np.int64)
 
-        otherwise = np.zeros(intervals, bool)
-        otherwise[interval[1:][(np.diff(interval) == 0) & (np.diff(rows.job) == 0)]] = True
-        otherwise[interval[np.bincount(row, minlength=count) > 1]] = True
-        unlike = (amount < most[where] * (1.0 - ROUNDING)) | (length > takes * (1.0 + ROUNDING))[
-            where
-        ]
-        otherwise[interval[row[unlike]]] = True
-        return np.where(otherwise[interval], -1, place), machines.astype(np.int64)
+        twice = (np.diff(interval) == 0) & (np.diff(rows.job) == 0)
+        two_resources = np.bincount(row, minlength=count) > 1
+        unlike = amount < most[where] * (1.0 - ROUNDING)
+        asked = np.bincount(where, rows.fraction[row], self.G.size)
+        too_much = (asked > takes * (1.0 + ROUNDING))[where]
+        otherwise = mask_of(interval[1:][twice], intervals)
+        otherwise[interval[two_resources]] = True
+        otherwise[interval[row[unlike | too_much]]] = True
+        return np.where(otherwise[interval], -1, place), machines
 
     def _filled(self, rows: JobRows, interval: IntArray, timer: Timer) -> Schedule | None:
         """The schedule in which each job runs in each interval about as long as in the point.

@@ -11,8 +11,6 @@ R. McNaughton, "Scheduling with deadlines and loss functions", Management Scienc
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, sum_before
@@ -25,29 +23,14 @@ ALMOST = 1e-15
 """Fraction by which rounding may make a whole interval too short."""
 
 
-class Pieces(NamedTuple):
-    """When rows run, as parts of their interval; a row has one piece or two.
-
-    Attributes
-    ----------
-    row : IntArray, shape (pieces,)
-    begin, end : FloatArray, shape (pieces,)
-        From 0 to 1.
-    """
-
-    row: IntArray
-    begin: FloatArray
-    end: FloatArray
-
-
 def wrapped(
     place: IntArray,
     machines: IntArray,
     fraction: FloatArray,
     ran_before: BoolArray,
     runs_after: BoolArray,
-) -> Pieces:
-    """Pieces of rows in places of identical machines.
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """When rows run that share places of identical machines, as parts of their interval.
 
     Parameters
     ----------
@@ -60,14 +43,23 @@ def wrapped(
     ran_before, runs_after : BoolArray, shape (rows,)
         Whether a row also runs in the interval before and in the next. Rows that ran before come
         first on the line; those that only go on come last, at its very end.
+
+    Returns
+    -------
+    row : IntArray, shape (pieces,)
+        A row has one piece, or two where it reaches from a machine into the next.
+    begin, end : FloatArray, shape (pieces,)
+        From 0 to 1.
     """
     whole, late = fraction >= 1.0 - ALMOST, runs_after & ~ran_before
+    # Units of a machine, so many that its whole line has at most 2 ** BITS.
     unit = 2 ** (BITS - np.ceil(np.log2(machines)).astype(np.int64))
     length = np.where(whole, unit, (fraction * unit).astype(np.int64))
     length = _within_machines(place, machines * unit, length, whole)
-    group = np.select([whole, late, ran_before], [0, 3, 1], 2)
-    row = np.lexsort((-length, group, place))
-    place, length, last, unit = place[row], length[row], (group == 3)[row], unit[row]
+    # Order on the line: whole rows, so that each has a machine, then as the parameters say.
+    turn = np.select([whole, late, ran_before], [0, 3, 1], 2)
+    row = np.lexsort((-length, turn, place))
+    place, length, unit, last = place[row], length[row], unit[row], turn[row] == 3
 
     # Sums over all places may exceed 64 bits; their differences, over one place, do not.
     start = sum_before(length, place)
@@ -76,7 +68,7 @@ def wrapped(
     begin = start % unit
     end = begin + length
     wraps = end > unit
-    return Pieces(
+    return (
         np.concatenate([row, row[wraps]]),
         np.concatenate([begin / unit, np.zeros(wraps.sum())]),
         np.concatenate([np.minimum(end, unit) / unit, (end - unit)[wraps] / unit[wraps]]),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from formulations.wrap_around import Pieces, wrapped
+from formulations.wrap_around import wrapped
 from optsched.arrays import FloatArray, IntArray
 
 
-def pieces(place: list[int], machines: list[int], fraction: list[float], **given: bool) -> Pieces:
+def pieces(
+    place: list[int], machines: list[int], fraction: list[float], **given: bool
+) -> tuple[IntArray, FloatArray, FloatArray]:
     count = len(place)
     before, after = (np.full(count, given.get(name, False)) for name in ("before", "after"))
     of, takes = np.array(place, np.int64), np.array(machines, np.int64)

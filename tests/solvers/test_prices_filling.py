@@ -12,11 +12,14 @@ from blocks import first_of
 
 import optsched
 from optsched import Instance, Solution
+from optsched.arrays.values import replace
 from optsched.program import AllocationProgram, LexicographicMinimum
 
 # Private names: states of a filling that searches come to with 100,000 classes only
 from optsched.program.filling import Filling
-from optsched.solvers.prices import solve_filling
+from optsched.program.filling import Path as FillingPath
+from optsched.solvers.prices import clock, solve_filling
+from optsched.solvers.prices.watch import Watch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "formulations"))
 import filling_reference as reference
@@ -291,3 +294,28 @@ def test_time_in_a_closed_column_is_made_up_for_in_the_others() -> None:
     moved = stages._on_open_columns(filling.final())
     assert moved[closed] == 0.0
     assert program.level(moved) == pytest.approx(program.level(stages.x), rel=1e-14)
+
+
+def test_levels_that_lack_rounding_are_met_where_one_class_of_many_stops_the_rise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such a class has a hundred-millionth of all worth, so that rounding of all levels is much of its rise."""
+    instance, run = drawn(12, {"a": 3, "b": 2}), clock.ClockSearch.run
+    exact = solve(instance)
+
+    def rounded(search: clock.ClockSearch, path: FillingPath, watch: Watch) -> clock.ClockAnswer:
+        found = run(search, path, watch)
+        if found.multipliers is None:
+            return found
+        m, part = found.multipliers, 1e-8
+        small = replace(
+            m,
+            prices=m.prices * part,
+            rent=m.rent * part,
+            of_level=m.of_level * part,
+            of_floors=[each * part for each in m.of_floors],
+        )
+        return replace(found, reached=found.reached - 5e-13, multipliers=small)
+
+    monkeypatch.setattr(clock.ClockSearch, "run", rounded)
+    assert levels(solve(instance)) == pytest.approx(levels(exact), rel=1e-9)
