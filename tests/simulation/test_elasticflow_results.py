@@ -6,6 +6,7 @@ import json
 from functools import cache
 from typing import Any
 
+import elasticflow_published as published
 import pytest
 from beside import SHARED
 
@@ -85,6 +86,14 @@ def test_the_published_edf_loses_by_what_it_gives_to_one_job() -> None:
     assert wide > 4 * reference()["published_fig8a"]["edf"]
     assert best > reference()["published_fig8a"]["elasticflow"]
     assert best <= reference()["clairvoyant_fluid_milp_bound"] / 195
+
+
+def test_the_rules_of_the_published_elasticflow_give_its_ratio() -> None:
+    """As many jobs as the page says."""
+    ratio, rules = reference()["published_fig8a"]["elasticflow"], published.Rules()
+    found = published.simulate(published.fig_8a(rules), rules)
+    assert [len(found.in_time), len(found.declined), len(found.late)] == [143, 49, 3]
+    assert len(found.in_time) / 195 == pytest.approx(ratio, abs=0.01)
 
 
 LEAST_GPU_TIME = {"gpus": "deadline", "late": "hopeless"}
