@@ -90,7 +90,7 @@ def test_the_published_edf_loses_by_what_it_gives_to_one_job() -> None:
 
 def test_the_rules_of_the_published_elasticflow_give_its_ratio() -> None:
     """As many jobs as the page says."""
-    ratio, rules = reference()["published_fig8a"]["elasticflow"], published.Rules()
+    ratio, rules = reference()["published_fig8a"]["elasticflow"], published.PublishedRules()
     found = published.simulate(published.fig_8a(rules), rules)
     assert [len(found.in_time), len(found.declined), len(found.late)] == [143, 49, 3]
     assert len(found.in_time) / 195 == pytest.approx(ratio, abs=0.01)
