@@ -11,6 +11,7 @@ from documents import instance_document
 from test_prices_totals import several, solved
 
 import optsched
+from optsched.arrays.values import replace
 from optsched.candidates import compile
 from optsched.instance import Instance
 from optsched.performance import TableModel
@@ -146,6 +147,19 @@ def test_equal_levels_of_columns_that_hold_different_amounts_stay_apart() -> Non
         ours.value == pytest.approx(solved(program, "highs").value, rel=1e-9)
         and ours.status is Status.OPTIMAL
     )
+
+
+def test_columns_of_equal_hashes_that_hold_different_amounts_are_not_merged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    level, amount = np.ones((4, 1)), sp.csr_matrix([[1.0, 1.0, 2.0, 2.0]])
+    market = replace(plain(level), good=None, held_by=lambda: amount)
+    made = merged(market, level)
+    assert made is not None and len(made.market) == 2
+    monkeypatch.setattr(
+        merging, "hash_lists", lambda indptr, _: np.zeros(len(indptr) - 1, np.uint64)
+    )
+    assert merged(market, level) is None
 
 
 def test_rows_that_differ_are_not_merged() -> None:

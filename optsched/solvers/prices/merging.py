@@ -73,10 +73,13 @@ def merged(market: Market, rows: FloatArray) -> Merged | None:
     """
     if not _many_alike(rows):
         return None
-    held = [] if market.good is not None else list(_sorts(market.usage)[market.place].T)
+    columns = None if market.good is not None else _and_nothing(market.usage)
+    held = [] if columns is None else list(_hashes(columns)[market.place].T)
     groups = group_rows([*rows.T, *held], len(rows))
     count = len(groups)
     if count > WORTH * len(rows):
+        return None
+    if columns is not None and not _hold_the_same(columns, market.place, groups):
         return None
     column = np.arange(count * market.width, dtype=np.int32).reshape(count, market.width)
     place = market.place[groups.first]
@@ -105,24 +108,24 @@ def _held(market: Market, place: Places) -> sp.csr_matrix:
 
 def _and_nothing(usage: sp.csr_matrix) -> sp.csc_matrix:
     """The columns, and one at -1 that holds nothing."""
-    return sp.csc_matrix(sp.hstack([usage, sp.csr_matrix((usage.shape[0], 1))]))
-
-
-def _sorts(usage: sp.csr_matrix) -> IntArray:
-    """For each column, and for nothing at -1,
-    the number of the first column that holds the same, shape (N + 1,).
-    """
-    columns = _and_nothing(usage)
+    columns = sp.csc_matrix(sp.hstack([usage, sp.csr_matrix((usage.shape[0], 1))]))
     columns.sort_indices()
+    return columns
+
+
+def _hashes(columns: sp.csc_matrix) -> IntArray:
+    """A number for what each column holds."""
     hashes = hash_lists(columns.indptr.astype(np.int64), [columns.indices, columns.data])
-    groups = group_rows([hashes.view(np.int64)], columns.shape[1])
-    sorts = groups.first[groups.inverse]
-    like = columns[:, sorts]
-    same_rows = (like.indptr == columns.indptr).all() and (like.indices == columns.indices).all()
-    if same_rows and (like.data == columns.data).all():
-        return sorts
-    # Columns that differ have the same hash: none are merged.
-    return np.arange(columns.shape[1])
+    return hashes.view(np.int64)
+
+
+def _hold_the_same(columns: sp.csc_matrix, place: Places, groups: Groups) -> bool:
+    """Whether the columns of merged classes hold the same: others may have equal hashes."""
+    k = np.flatnonzero((groups.count > 1)[groups.inverse])
+    own = columns[:, place[k].ravel()]
+    of_first = columns[:, place[groups.first[groups.inverse[k]]].ravel()]
+    parts = "indptr", "indices", "data"
+    return all(np.array_equal(getattr(own, part), getattr(of_first, part)) for part in parts)
 
 
 def _many_alike(rows: FloatArray) -> bool:
