@@ -150,7 +150,7 @@ class ClockSearch:
             passes += found.passes
             log.debug("prices: clock %.12g reached by a factor of %.14g", clock, found.level)
             end = Termination.OPTIMAL
-            before = self._before(path, now, clock)
+            before = self._before(path, now)
             self.prices = now.prices
             settled = found.bound >= 1.0 or before >= clock * (1.0 - SETTLED)
             if settled or step == STEPS or watch.reason is not None:
@@ -173,7 +173,7 @@ class ClockSearch:
             if spent >= proof.there_is * (1.0 - CLEAR):
                 continue
             self._known.append(proof)
-            if (before := self._before(path, proof, clock)) < clock:
+            if (before := self._before(path, proof)) < clock:
                 clock, multipliers = before, proof
         return clock, multipliers
 
@@ -249,10 +249,8 @@ class ClockSearch:
             binding = self._binding[k] == number
             each[k[binding]] = quotient(cost[binding], most[k[binding]])
 
-    def _before(self, path: Path, found: Multipliers, near: float) -> float:
-        """The largest clock up to about ``near`` at which all that is asked for costs no more than
-        there is.
-        """
+    def _before(self, path: Path, found: Multipliers) -> float:
+        """The largest clock at which all that is asked for costs no more than there is."""
         each, floors = self.members * found.of_rising, found.spent_on_floors(self.members)
         # Where the priced classes rest, h is 0 on a whole piece, but for rounding.
         most = found.there_is * (1.0 + ROUNDING)
@@ -260,24 +258,16 @@ class ClockSearch:
         def cost(clock: float) -> float:
             return float(each @ path.at(clock)[0]) + floors
 
-        begin = _last_within(path.breaks, cost, most, near)
+        begin = _last_within(path.breaks, cost, most)
         pace = float(each @ path.at(begin)[1])
         if pace <= 0.0:
             return begin
         return begin + max(found.there_is - cost(begin), 0.0) / pace
 
 
-def _last_within(
-    clocks: FloatArray, cost: Callable[[float], float], most: float, near: float
-) -> float:
-    """The last of ascending clocks up to ``near`` at which levels cost no more, or the first."""
-    low = high = int(np.searchsorted(clocks, near, side="right"))
-    back = 1
-    while low > 0:
-        low, back = max(low - back, 0), 2 * back
-        if cost(float(clocks[low])) <= most:
-            break
-        high = low
+def _last_within(clocks: FloatArray, cost: Callable[[float], float], most: float) -> float:
+    """The last of ascending clocks at which levels cost no more, or the first."""
+    low, high = 0, len(clocks)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if cost(float(clocks[middle])) <= most else (low, middle)
