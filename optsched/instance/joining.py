@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import BoolArray, IntArray
 from optsched.arrays.values import replace
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance.compaction import first_use
@@ -63,6 +63,14 @@ class JobPlaces:
                 f"rows[{twice[0]}]", f"{kept[twice[0]]} a second time", "each row once"
             )
         return cls(kept, place, bool((np.diff(kept) > 0).all()))
+
+    @classmethod
+    def staying(cls, stays: BoolArray) -> JobPlaces:
+        """From a mask of the jobs that stay, in their order."""
+        kept = stays.nonzero()[0]
+        place = np.full(len(stays), -1, np.int64)
+        place[kept] = np.arange(len(kept))
+        return cls(kept, place, True)
 
     @property
     def everything(self) -> bool:
@@ -122,27 +130,31 @@ def check_match(instance: Instance, added: Instance) -> None:
         raise UsageError("jobs of an instance with other tenants cannot join this one")
 
 
-def joined_names(instance: Instance, rows: JobPlaces, added: Instance | None) -> JobNames:
-    """Names of the kept and the added jobs, which must all differ."""
-    names = instance.jobs_table.names
-    if added is None:
-        # Generated names contain the row. They stay correct only if exactly the first jobs are
-        # kept.
-        usual = (
-            names.generated
-            and rows.in_order
-            and len(rows.kept) - 1 == (rows.kept[-1] if len(rows.kept) else -1)
-        )
-        return JobNames(len(rows.kept), None if usual else tuple(rows.names(names)))
+def check_names(instance: Instance, rows: JobPlaces, added: Instance) -> None:
+    """Refuse added jobs whose ids kept jobs have."""
     new = added.jobs_table.names.written()
-    kept = rows.names(names)
     # Look up the many old names among the few new ones, which avoids an index of all old names.
-    if twice := set(new).intersection(kept):
+    if twice := set(new).intersection(rows.names(instance.jobs_table.names)):
         row, name = next((row, name) for row, name in enumerate(new) if name in twice)
         path = f"added.jobs[{row}].id"
         raise InvalidInput(path, f"{show(name)} a second time", "ids that differ")
-    everyone = (*kept, *new)
-    return JobNames(len(everyone), everyone)
+
+
+def joined_names(instance: Instance, rows: JobPlaces, added: Instance | None) -> JobNames:
+    """Names of the kept and the added jobs."""
+    names = instance.jobs_table.names
+    # Generated names contain the row. They stay correct only if exactly the first jobs are kept.
+    if (
+        added is None
+        and names.generated
+        and rows.in_order
+        and len(rows.kept) - 1 == (rows.kept[-1] if len(rows.kept) else -1)
+    ):
+        return JobNames(len(rows.kept))
+    everyone = rows.names(names)
+    if added is not None:
+        everyone += added.jobs_table.names.written()
+    return JobNames(len(everyone), tuple(everyone))
 
 
 def joined_predecessors(

@@ -33,6 +33,7 @@ from optsched.instance.job_rules import as_array, as_column, check_arrays
 from optsched.instance.joining import (
     JobPlaces,
     check_match,
+    check_names,
     in_use,
     joined_colocation,
     joined_names,
@@ -140,14 +141,20 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
     UsageError
         ``added`` has other pools or tenants, or another definition of a workload.
     """
-    table = instance.jobs_table
-    moved = JobPlaces.of(rows, len(table))
+    moved = JobPlaces.of(rows, len(instance.jobs_table))
     if added is not None and len(added.jobs_table) == 0:
         added = None
     if added is None and moved.everything:
         return instance
     if added is not None:
         check_match(instance, added)
+        check_names(instance, moved, added)
+    return joined_jobs(instance, moved, added)
+
+
+def joined_jobs(instance: Instance, moved: JobPlaces, added: Instance | None) -> Instance:
+    """The same as `with_jobs`, for jobs that were checked before."""
+    table = instance.jobs_table
     names = joined_names(instance, moved, added)
     every_workload, workload_rows = joined_workloads(instance, added)
     arrays = _joined_arrays(instance, moved, added, workload_rows)

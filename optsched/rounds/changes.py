@@ -18,9 +18,10 @@ from optsched.arrays.values import cached_property, replace
 from optsched.errors import InvalidInput
 from optsched.instance import Instance, with_jobs
 from optsched.instance.columns import CheckedJobs, JobColumns
+from optsched.instance.joining import JobPlaces
 from optsched.instance.reading import show
 from optsched.instance.references import resolve_predecessors
-from optsched.instance.revise import columns_beside, joining
+from optsched.instance.revise import columns_beside, joined_jobs, joining
 from optsched.instance.tables import JobNames
 from optsched.performance import TableModel, reads_table
 from optsched.rounds.ledger import Service, isolated_seconds
@@ -251,9 +252,11 @@ class Changes:
         added = self._added(state.instance, new)
         if added is None and left is None:
             return state
-        rows = np.arange(self._count) if left is None else (left == len(self._left_at)).nonzero()[0]
-        came = np.array(self._came)[new]
-        return with_instance(state, with_jobs(state.instance, rows, added), rows, came, left)
+        stays = np.ones(self._count, bool) if left is None else left == len(self._left_at)
+        places = JobPlaces.staying(stays)
+        # Names were checked when the jobs came.
+        instance = joined_jobs(state.instance, places, added)
+        return with_instance(state, instance, places.kept, np.array(self._came)[new], left)
 
     def _added(self, instance: Instance, rows: IntArray) -> Instance | None:
         """Some of the jobs that came, as an instance."""
@@ -309,7 +312,9 @@ def passed(
         held = np.zeros(len(table))
         held[table.places.job] = table.places.length
         service = service.after(seconds, held)
-        until = now if ends is None else np.minimum(now, ledger.earliest(ends))
+        until: float | FloatArray = now
+        if ends is not None and len(ledger.pairs):
+            until = np.minimum(now, ledger.earliest(ends))
         ledger = ledger.after(until - state.now, state.most_ahead())
     table = replace(table, steps_done=done, isolated_time=isolated_time)
     instance = replace(state.instance, jobs_table=table, now=now)
@@ -322,9 +327,14 @@ def _steps(
     """Steps that each job has done at a time, its isolated time, and the steps counted in it."""
     table, rate = state.instance.jobs_table, state.service.isolated
     done, since = table.steps_done.copy(), np.full(len(table), state.now)
-    isolated_time, counted = table.isolated_time.copy(), state.service.counted.copy()
+    isolated_time, counted = table.isolated_time, state.service.counted
+    counts = bool(rate.any())
+    if counts:
+        isolated_time, counted = isolated_time.copy(), counted.copy()
 
     def add(jobs: IntArray | slice) -> bool:
+        if not counts:
+            return False
         more = isolated_seconds(done[jobs] - counted[jobs], rate[jobs])
         isolated_time[jobs] += more
         return bool(more.any())
@@ -332,20 +342,21 @@ def _steps(
     # If a measurement corrects steps downwards, ``counted`` is lowered only when some job's
     # isolated time grows: stored journals depend on this.
     seen, forget = EMPTY, False
-    counts = bool(rate.any())
     # Steps assumed up to a measurement count as isolated time before the measurement replaces them.
     for job, time, steps in _in_turn(measured, len(table), each=counts):
-        later = job[(since[job] < time) & counts]
+        later = job[since[job] < time]
         done[job] = _assumed_steps(state, job, done[job], since[job], time)
-        add(job)
-        counted[later] = done[later]
+        if counts:
+            add(job)
+            counted[later] = done[later]
         done[job], since[job] = steps, time
         seen = np.append(seen, job)
         if add(job):
             counted[seen], forget = done[seen], True
     if now > state.now:
-        done = _assumed_steps(state, np.s_[:], done, since, now)
-    if counts and (add(np.s_[:]) or forget):
+        moving = (state.service.speed > 0).nonzero()[0]
+        done[moving] = _assumed_steps(state, moving, done[moving], since[moving], now)
+    if add(np.s_[:]) or forget:
         counted = done.copy()
     return done, isolated_time, counted
 
@@ -373,7 +384,7 @@ def _in_turn(
 
 def _assumed_steps(
     state: RoundState,
-    jobs: IntArray | slice,
+    jobs: IntArray,
     done: FloatArray,
     since: FloatArray,
     until: float | FloatArray,

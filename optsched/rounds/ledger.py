@@ -17,6 +17,7 @@ from optsched.arrays import (
     BoolArray,
     FloatArray,
     IntArray,
+    constant,
     extended,
     find_rows,
     gathered,
@@ -90,6 +91,11 @@ class Ledger(Displayed):
     def partner(self) -> IntArray:
         """Partner of each row, -1 for none."""
         return self.key[:, 1]
+
+    @cached_property
+    def pairs(self) -> IntArray:
+        """Numbers of the rows of pairs."""
+        return (self.partner >= 0).nonzero()[0]
 
     def claims(self) -> tuple[FloatArray, FloatArray]:
         """Fraction of the time of each job, and seconds that it is owed; both of shape (jobs,)."""
@@ -193,14 +199,13 @@ class Ledger(Displayed):
         # The last entry maps partner -1 to itself.
         new_row = np.full(len(self.carried) + 1, -1, np.int64)
         new_row[rows] = np.arange(len(rows))
-        job = new_row[self.job]
-        partner = new_row[self.partner]
-        removed = (job < 0) | ((partner < 0) & (self.partner >= 0))
-        kept = (~removed).nonzero()[0]
-        left = self._left_to_partners((removed & (self.partner >= 0)).nonzero()[0], leave)
+        removed = new_row[self.job] < 0
+        removed[self.pairs] |= new_row[self.partner[self.pairs]] < 0
+        left = self._left_to_partners(self.pairs[removed[self.pairs]], leave)
         carried = np.concatenate([left[rows], np.zeros(added)])
-        revised = self._rows(kept, carried)
-        revised.key[:, 0], revised.key[:, 1] = job[kept], partner[kept]
+        revised = self._rows((~removed).nonzero()[0], carried)
+        for end in (revised.job, revised.partner) if len(self.pairs) else (revised.job,):
+            end[:] = new_row[end]
         return revised
 
     def _left_to_partners(self, pairs: IntArray, leave: IntArray | None) -> FloatArray:
@@ -390,7 +395,7 @@ class Service(Columns):
         count = len(arrival)
         since = np.where(running, np.inf, np.minimum(arrival, now))
         first = np.where(running, now, np.inf)
-        zero = np.zeros(count)
+        zero = constant(0.0, count, np.float64)
         return cls(
             zero,
             zero,
@@ -398,7 +403,7 @@ class Service(Columns):
             first,
             running.astype(np.int64),
             *(zero, zero, zero, zero, zero, zero),
-            np.full(count, Standing.NONE, np.int64),
+            constant(Standing.NONE, count, np.int64),
         )
 
     def revised(self, rows: IntArray, added: Service) -> Service:

@@ -507,9 +507,8 @@ class RoundState(DisplayedTable):
             return self.stops.restart(job, pool, gpus) + every[job] + self.policy.grace_time
 
         cost = most(rows.job)
-        shared = rows.partner >= 0
-        if shared.any():
-            cost = np.maximum(cost, np.where(shared, most(rows.partner), 0.0))
+        if len(rows.pairs):
+            cost = np.maximum(cost, np.where(rows.partner >= 0, most(rows.partner), 0.0))
         return self.instance.round * (1.0 + self.policy.hysteresis) + cost
 
     def _headline(self) -> str:
