@@ -14,7 +14,7 @@ made from arrays, and the jobs that leave and come are told. The rows after the 
 ``--events 100000`` lets 1,000 events happen one by one between two rounds of so many jobs of 200 kinds: a third each of
 jobs that complete, that are observed and that come. ``ms`` are medians of single calls; ``ratio`` is the time of all of
 them with the next plan, to that of the same plan of a scheduler whose state was asked for before. Once all events are
-at the time of the plan, once they are spread over the round before it.
+at the time of the plan, once they are spread over the round before it, and once they are three calls with lists.
 
 ``--seats 100000`` plans 20 rounds of so many gangs of 200 kinds on nodes of 8 GPUs, .1 % of them replaced between
 rounds: the median round, the longest one, and the same where every GPU needs CPUs and memory of its node.
@@ -291,12 +291,13 @@ def events(jobs: int, count: int = 1000, repeat: int = 9) -> Callable[[], Any]:
         churn.now += ROUND
         churn.plan()
 
-    def between(churn: Churn, spread: float) -> dict[str, list[float]]:
-        """Seconds of the events of a round."""
+    def between(churn: Churn, spread: float, length: int) -> dict[str, list[float]]:
+        """Seconds of the events of a round, of which each call reports ``length``."""
         third = count // 3
-        leave, come = churn.leaving(third), churn.coming(third)
+        leave, come, stay = churn.leaving(third), churn.coming(third), churn.live[:third]
         calls: list[tuple[str, Callable[[float], None]]] = []
-        for gone, seen, new in zip(leave, churn.live[:third], come, strict=True):
+        for start in range(0, third, length):
+            gone, seen, new = (each[start : start + length] for each in (leave, stay, come))
             calls += [
                 ("complete", partial(_complete, churn.scheduler, gone)),
                 ("observe", partial(_observe, churn.scheduler, seen)),
@@ -318,15 +319,16 @@ def events(jobs: int, count: int = 1000, repeat: int = 9) -> Callable[[], Any]:
 
     def run() -> Any:
         found: dict[str, Any] = {}
-        for name, spread in (("at once", 0.0), ("spread", ROUND / 2)):
+        cases = (("at once", 0.0, 1), ("spread", ROUND / 2, 1), ("in lists", 0.0, count))
+        for name, spread, length in cases:
             single: dict[str, list[float]] = {}
             both, alone = [], []
             for _ in range(repeat):
-                spent = between(told, spread)
+                spent = between(told, spread, length)
                 both.append(sum(map(sum, spent.values())) + planned(told))
                 for kind, seconds in spent.items():
                     single.setdefault(kind, []).extend(seconds)
-                between(asked, spread)
+                between(asked, spread, length)
                 asked.scheduler.state  # noqa: B018 (the events have happened before the plan)
                 alone.append(planned(asked))
             found[name] = {
@@ -339,16 +341,16 @@ def events(jobs: int, count: int = 1000, repeat: int = 9) -> Callable[[], Any]:
     return run
 
 
-def _complete(scheduler: Any, job: str, now: float) -> None:
-    scheduler.complete(job, now=now)
+def _complete(scheduler: Any, jobs: list[str], now: float) -> None:
+    scheduler.complete(jobs, now=now)
 
 
-def _observe(scheduler: Any, job: str, now: float) -> None:
-    scheduler.observe(job, steps=100.0, now=now)
+def _observe(scheduler: Any, jobs: list[str], now: float) -> None:
+    scheduler.observe([{"job": job, "steps": 100.0} for job in jobs], now=now)
 
 
-def _submit(scheduler: Any, job: dict[str, Any], now: float) -> None:
-    scheduler.submit(job, now=now)
+def _submit(scheduler: Any, jobs: list[dict[str, Any]], now: float) -> None:
+    scheduler.submit(jobs, now=now)
 
 
 def _print_events(jobs: int) -> None:
