@@ -340,10 +340,12 @@ class InPlace:
         column = rows.column
         found = self.classes.gpus[column] > 0
         found &= self.jobs_continue(rows.job, column)
-        found &= self.jobs_continue(rows.partner, column) | (rows.partner < 0)
+        pairs = (found & (rows.partner >= 0)).nonzero()[0]
+        if len(pairs):
+            found[pairs] = self.jobs_continue(rows.partner[pairs], column[pairs])
         running = self.view.instance.jobs_table.running
         # The two jobs of a pair must hold the same GPUs.
-        for row in (found & (rows.partner >= 0)).nonzero()[0].tolist():
+        for row in pairs[found[pairs]].tolist():
             gpus = running[int(rows.job[row])][1]
             found[row] = set(gpus) == set(running[int(rows.partner[row])][1])
         return found | self._continue_without_gpus(rows)
