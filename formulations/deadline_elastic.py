@@ -622,8 +622,13 @@ class ElasticProgram(DeadlineProgram):
 
     @cached_property
     def _restart(self) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """e_c; o_c, NaN where the job does not run so; whether the job has run before; (c,)."""
-        return self.levels.again, self.levels.onward, self.restarts.ran[self.C.first[self.j]]
+        """e_c; o_c, NaN where the job does not run so; whether the job has run before; (c,).
+
+        After a restart as long as the time until the deadline nothing can be done: longer ones
+        count as so long, as a large number in a row would hide work behind its rounding.
+        """
+        again = np.minimum(self.levels.again, self.due)
+        return again, self.levels.onward, self.restarts.ran[self.C.first[self.j]]
 
     # --- when jobs are done: the columns a --------------------------------------------------------
 

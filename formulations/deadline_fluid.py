@@ -36,6 +36,7 @@ from formulations.level_planner import (
     LevelPlan,
     Piece,
     Profile,
+    Run,
     plan_levels,
     schedule_of,
     stretches_of,
@@ -81,8 +82,8 @@ after the other.
 MOST_REFUTING = 200_000
 """Columns y of the merged program that shows in seconds that a sifted one is infeasible."""
 MOST_BOUNDING = 20_000
-"""Columns y above which intervals are merged if only a bound is asked for: such a program is solved
-in a fraction of a second.
+"""Columns y towards which intervals are merged if only a bound is asked for: such a program is solved
+in a fraction of a second. Each column keeps an interval.
 """
 COUNTED_FROM = 4_000
 """Columns times moments from which on sums of needs come before the program: duals of a smaller one
@@ -138,7 +139,8 @@ class DeadlineFluid(Formulation):
 
     A job may change its GPUs and its pool at any moment, without cost: this bounds every other way
     to meet the deadlines. Jobs without a deadline are unplaced; in rounds they run on GPUs that the
-    plan leaves idle.
+    plan leaves idle. Jobs that run in rounds and cannot be preempted go on to their ends, and the
+    plan has what they leave.
 
     Inside an interval the jobs of a pool are laid end to end over its GPUs
     (`formulations.wrap_around`). Where a job is in several pools, or jobs hold unlike numbers of
@@ -148,9 +150,9 @@ class DeadlineFluid(Formulation):
     the remaining work runs wherever room is left. The other candidate is the plan by rule of
     `deadline-elastic`, without restarts: jobs by deadline or by slack, each at the level with the
     least GPU time that still meets its deadline. The better one is the answer, within the bound of
-    the program; a note says which it is. If neither keeps all
-    deadlines, the answer is undecided. If this program is infeasible, no schedule keeps all
-    deadlines. Work of less than 1e-4 s counts as so much, as in `deadline-elastic`.
+    the program; a note says which it is. If neither keeps all deadlines, the answer is undecided.
+    If this program is infeasible, no schedule keeps all deadlines. Work of less than 1e-4 s counts
+    as so much, as in `deadline-elastic`.
 
     Order of the steps
         1. Each job alone: one that cannot keep its deadline on an empty cluster is named.
@@ -180,8 +182,8 @@ class DeadlineFluid(Formulation):
         early       how much more a GPU second costs at the end of the last interval than now.
         capacity    {resource: [capacity in round 0, 1, ...]}: calendars; the last number goes on.
         schedule    whether a schedule is made. ``false``: only a lower bound on the number of jobs
-                    that miss their deadlines (perhaps no whole number), by a linear program of at
-                    most 20,000 columns y.
+                    that miss their deadlines (perhaps no whole number), by a linear program of about
+                    20,000 columns y at most.
 
     References
         E. L. Lawler, J. Labetoulle, "On preemptive scheduling of unrelated parallel processors by
@@ -956,14 +958,17 @@ class FluidProgram(DeadlineProgram):
         end = np.minimum(self.edges[interval + 1], self.due[column])
         begin = np.maximum(self.edges[interval], self.release[self.k[column]])
         order = np.lexsort((rows.job, -rows.fraction, end - begin, interval))
-        pieces: dict[int, list[Piece]] = {job: [] for job in np.unique(rows.job).tolist()}
-        done = dict.fromkeys(pieces, 0.0)
+        runs: dict[int, list[Run]] = {job: [] for job in np.unique(rows.job).tolist()}
+        done = dict.fromkeys(runs, 0.0)
+
+        def pieces(job: int) -> list[Piece]:
+            return [piece for run in runs[job] for piece in run.pieces]
 
         def run(job: int, levels: Sequence[Level], **part: Any) -> bool:
-            found = profile.earliest(jobs[job], levels, taken=pieces[job], **part)
+            found = profile.earliest(jobs[job], levels, taken=pieces(job), **part)
             if found is not None:
                 profile.take(found)
-                pieces[job] += found.pieces
+                runs[job].append(found)
                 done[job] += sum((end - begin) / at.duration for at, begin, end in found.pieces)
             return found is not None
 
@@ -975,13 +980,15 @@ class FluidProgram(DeadlineProgram):
         for job, c, start, stop, part in timer.watching(zip(*parts, strict=True)):
             level = next(level for level in jobs[job].levels if level.column == c)
             run(job, [level], begin=start, end=stop, work=part, whole=False)
-        short = [jobs[job] for job in pieces if done[job] < 1.0 - ROUNDING]
+        short = [jobs[job] for job in runs if done[job] < 1.0 - ROUNDING]
         for job in sorted(short, key=lambda job: job.deadline):
             if not finish(job.job):
                 if job.promised:
                     return None
-                pieces[job.job] = []
-        return schedule_of(self.C, stretches_of(pieces))
+                for dropped in runs[job.job]:
+                    profile.take(dropped, -1.0)
+                runs[job.job] = []
+        return schedule_of(self.C, stretches_of({job: pieces(job) for job in runs}))
 
     def _rows(self, x: FloatArray) -> tuple[JobRows, IntArray]:
         """Which job runs in which column for which fraction of an interval, and the intervals; in

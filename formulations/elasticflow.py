@@ -46,17 +46,17 @@ class ElasticFlow(DeadlineElastic):
         Jobs come by deadline. The share of j is the least level s with which the levels a_t = the
         largest l <= s that fits into free_t do its work, counted from D_j back to some period T. It
         runs at a_t from the begin of T on, and before T at the largest level below s that fits, so
-        that it may end early. Jobs that were admitted before keep their deadlines: a newcomer with
-        which one of them finds no share is declined. GPUs that are free now go to the jobs one
+        that it may end early. Jobs that were admitted before keep their deadlines. Newcomers are
+        tried in the order of the jobs, each in a plan of all: one with which some job finds no
+        share is declined. GPUs that are free now go to the jobs one
         level at a time: first to jobs without a GPU, then to those whose GPU time grows most by
         each GPU more (as in the authors' code; in the paper, least).
 
     `deadline-elastic` has the program, and a rule that keeps more deadlines. Here restarts do not
     count in shares: a job whose restarts do not fit takes a larger share, or is declined. Where all
     must be kept and the rule finds no plan, `deadline-fluid` shows that the instance is infeasible,
-    or nothing is proven and the status is ``limit``. The authors' code has more rules: plans are 60
-    s apart, ends are rounded up to that, all newcomers of a plan are declined together and never
-    asked again, and a table bounds the GPUs of each model.
+    or nothing is proven and the status is ``limit``. The authors' simulator has more rules, with
+    which far fewer deadlines are kept (docs/studies/simulation-results.md).
 
     After half of the time that it has, the remaining new jobs get shares of the free GPUs, and no
     job is planned again. Once the time is over, they are declined.

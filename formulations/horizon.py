@@ -41,6 +41,7 @@ NO_LIMIT = 1e9
 LATEST = 1e11
 """Latest ``now`` of plans with deadlines: numbers there are 1.5e-5 s apart."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
+GOES_ON = "it cannot be preempted, and goes on where it runs"
 NO_VALUE = "all deadlines that it could keep have the value 0: a plan without it is as good"
 TAKEN = "running jobs, nodes that open later or a restart leave it too little of that"
 NO_TIME_FOR_RULE = (
@@ -186,7 +187,7 @@ class Supply:
         """Jobs that were left out for other reasons than those of this module, shape (jobs,)."""
         left_out = np.zeros(len(self.C.instance.jobs_table), bool)
         for why, mask in self.C.candidates.excluded.items():
-            if why not in (BEST_EFFORT, UNKNOWN_END):
+            if why not in (BEST_EFFORT, UNKNOWN_END, GOES_ON):
                 left_out |= mask
         return left_out
 
@@ -263,10 +264,14 @@ def candidates_of_plan(formulation: Formulation, candidates: Candidates) -> Cand
     `without_unknown_ends`.
 
     In rounds the former stay, though the plan has no place for them: they run on GPUs that it
-    leaves idle (`optsched.rounds.idle`).
+    leaves idle (`optsched.rounds.idle`). Jobs that run and cannot be preempted are left out where
+    the formulation would stop them: `Supply` takes off what they hold until they end.
     """
     restarts = formulation.restarts_of(candidates.instance)
     candidates = without_unknown_ends(candidates, restarts)
+    if restarts.in_rounds and "preemptible" not in formulation.also_reads:
+        goes_on = np.isinf(restarts.held) & ~of_best_effort(candidates)
+        candidates = candidates.without_jobs(goes_on, GOES_ON)
     if restarts.in_rounds:
         return candidates
     return candidates.without_jobs(of_best_effort(candidates), BEST_EFFORT)

@@ -38,9 +38,9 @@ def admit(
         Option("Job of the instance to decide on. Can be repeated.", "ID", section=PROBLEM),
     ] = None,
     add: Annotated[
-        str | None,
+        list[str] | None,
         Option(
-            "Jobs that are to join the instance: one job or a list, as in an instance.",
+            "Jobs that are to join the instance: one job or a list, as in an instance. Can be repeated.",
             "FILE",
             section=PROBLEM,
             source=True,
@@ -69,15 +69,16 @@ def admit(
         optsched admit cluster.json --job train-17 --job train-18 --no-advice
         optsched admit cluster.json --add jobs.json --json | jq '.jobs[].admitted'
     """
-    if not job and add is None:
+    if not job and not add:
         raise UsageError("expected --job ID or --add FILE, found neither")
     if search.prove:
         raise UsageError("--prove: found it, but a plan is checked by itself; expected no --prove")
     timer = search.timer
     from optsched import study
 
-    named = job or []
-    jobs = [*named, *(_jobs(add, len(named)) if add is not None else [])]
+    jobs: list[Any] = [*(job or [])]
+    for source in add or []:
+        jobs += _jobs(source, len(jobs))
     with progress(shell, "deciding", shown=not search.solver_log):
         found = study.admit(
             instance,

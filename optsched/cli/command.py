@@ -530,12 +530,18 @@ def _check_sources(parameters: Iterable[_Parameter], given: Mapping[str, Any]) -
     # Arguments are named first in the message, as in the usage line
     ordered = sorted(parameters, key=lambda parameter: not parameter.is_argument)
     piped = [
-        parameter.name.removesuffix("_file")
+        f"the {parameter.name}" if parameter.is_argument else parameter.label
         for parameter in ordered
-        if parameter.is_source and given[parameter.name] == "-"
+        if parameter.is_source
+        for source in _sources(given[parameter.name])
+        if source == "-"
     ]
     if len(piped) > 1:
-        raise UsageError(f"the {piped[0]} and the {piped[1]} cannot both come from standard input")
+        raise UsageError(f"{piped[0]} and {piped[1]} cannot both come from standard input")
+
+
+def _sources(value: str | list[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else value or []
 
 
 def _as_typed(error: BaseException, parameters: Iterable[_Parameter]) -> BaseException:
@@ -556,8 +562,7 @@ def _check_outputs(parameters: Sequence[_Parameter], given: Mapping[str, Any]) -
     read: list[str] = []
     for part in parameters:
         if part.is_argument or part.is_source:
-            value = given[part.name]
-            read += [value] if isinstance(value, str) else (value or [])
+            read += _sources(given[part.name])
     taken: dict[str, str] = {}
     for part in parameters:
         path = given.get(part.name) if part.is_output else None

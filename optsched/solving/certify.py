@@ -63,6 +63,10 @@ log = logging.getLogger("optsched")
 STATED_NOISE = 1e4
 """Factor on the noise when the solver's stated objective is compared:
 its terms are accurate to 1e-9 only, ours to 1e-13."""
+INTEGRALITY = 1e-9
+"""Distance from a whole number that solvers take for none."""
+SEEN = 1e-3
+"""Fraction of the smallest cost that must not be lost in the rounding of the largest."""
 REACHED = 1.0 - 1e-12
 """From this part of the level that a solver states, raising the point gains nothing."""
 
@@ -265,7 +269,7 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
             return Bound(bound, "dual", "dual", y, residual)
     claimed = None
     if arrays.is_integer and values.bound is not None and np.isfinite(values.bound):
-        claimed = values.bound
+        claimed = values.bound + _hidden_cost(arrays) * (1.0 if arrays.maximise else -1.0)
     # If the solver's duals prove nothing, duals that need no solver may.
     alone = duals_without_solver(arrays, point.program)
     dual = point.bounded_by(alone)
@@ -275,6 +279,16 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
     if claimed is not None:
         return Bound(claimed, "solver", "claimed", y, residual)
     return Bound(None, "none", "none", y, residual)
+
+
+def _hidden_cost(arrays: LinearForm) -> float:
+    """By how much the claim of a solver may be wrong where costs are of very different sizes: it
+    keeps integers, and tells costs apart, to a fraction of the largest.
+    """
+    cost = np.abs(arrays.cost[arrays.integer])
+    cost = cost[cost > 0]
+    hidden = INTEGRALITY * float(cost.max(initial=0.0))
+    return hidden if hidden > SEEN * float(cost.min(initial=np.inf)) else 0.0
 
 
 def _is_shown_best(point: EvaluatedPoint, bound: float | None) -> bool:

@@ -304,14 +304,16 @@ def conflicting_rows(arrays: LinearArrays, checked: Checked, analyst: Analyst) -
     """A small set of rows that cannot all be met, found by a deletion filter within the limits of
     work and time.
 
-    Large parts of the set are left out first, then smaller ones, then single rows. Once every
-    single row was tried, the set is irreducible: without any one of its rows the others can be met.
+    Demands are left out first, beside all limits: so, work permitting, the others could be met
+    without any one of them. Large parts of the set are left out first, then smaller ones, then
+    single rows. Once every single row was tried, the set is irreducible: without any one of its
+    rows the others can be met.
     """
-    if checked.finding is ClaimFinding.SHOWN:
-        search = _Deletion(arrays.relaxed(), checked.rows, analyst, linear=True)
-        explanation = search.run()
-        return ConflictingRows(search.sure, explanation)
-    search = _Deletion(arrays, np.arange(arrays.shape[0], dtype=np.int64), analyst, linear=False)
+    linear = checked.finding is ClaimFinding.SHOWN
+    program = arrays.relaxed() if linear else arrays
+    rows = checked.rows if linear else np.arange(arrays.shape[0], dtype=np.int64)
+    rows = _with_few_demands(program, rows, analyst, linear)
+    search = _Deletion(program, rows, analyst, linear)
     explanation = search.run()
     if explanation is not Explanation.IRREDUCIBLE and len(search.sure) == arrays.shape[0]:
         # All rows conflict: that was known before.
@@ -319,21 +321,51 @@ def conflicting_rows(arrays: LinearArrays, checked: Checked, analyst: Analyst) -
     return ConflictingRows(search.sure, explanation)
 
 
+def _with_few_demands(
+    program: LinearArrays, rows: IntArray, analyst: Analyst, linear: bool
+) -> IntArray:
+    """Conflicting rows of fewer demands, where some of theirs conflict with all limits.
+
+    A demand is a row that is not met if nothing is done; a limit is any other.
+    """
+    asks = (program.row_lower > 0) | (program.row_upper < 0)
+    demands, limits = rows[asks[rows]], np.flatnonzero(~asks)
+    search = _Deletion(program, demands, analyst, linear, beside=limits)
+    if search.run() is Explanation.CUT_OFF or len(search.sure) == len(demands):
+        return rows
+    fewer = np.union1d(search.sure, limits)
+    if not linear:
+        return fewer
+    try:
+        proof = _check_relaxation(rows_alone(program, fewer), analyst, None)
+    except _Stopped:
+        return rows
+    return fewer[proof.rows] if proof.finding is ClaimFinding.SHOWN else rows
+
+
 class _Deletion:
     """A deletion filter.
 
     Attributes
     ----------
+    beside : IntArray
+        Rows that hold in all trials.
     rows : IntArray
-        Rows that the solver says cannot all hold.
+        Rows that the solver says cannot all hold with those.
     sure : IntArray
         Of a linear program: the last of these sets of which duals prove it. The same as ``rows``
         otherwise.
     """
 
     def __init__(
-        self, arrays: LinearArrays, rows: IntArray, analyst: Analyst, linear: bool
+        self,
+        arrays: LinearArrays,
+        rows: IntArray,
+        analyst: Analyst,
+        linear: bool,
+        beside: IntArray = EMPTY,
     ) -> None:
+        self.beside = beside
         self._program = replace(arrays, cost=np.zeros(arrays.shape[1]), offset=0.0)
         self._analyst, self._linear = analyst, linear
         self.rows = self.sure = rows
@@ -364,7 +396,7 @@ class _Deletion:
         at, settled = 0, True
         while at < len(self.rows):
             rest = np.delete(self.rows, slice(at, at + size))
-            alone = rows_alone(self._program, rest)
+            alone = self._alone(rest)
             self._effort -= max(alone.A.nnz, LEAST_EFFORT) * (1 if self._linear else INTEGER_EFFORT)
             if self._effort < 0:
                 self._sure()
@@ -380,6 +412,9 @@ class _Deletion:
                 at += size
         return settled
 
+    def _alone(self, rows: IntArray) -> LinearArrays:
+        return rows_alone(self._program, np.union1d(rows, self.beside))
+
     def _still_conflict(self, rest: IntArray, alone: LinearArrays, values: Values) -> bool:
         """Whether a trial says that the rows that are left cannot all hold."""
         return values.termination in NO_POINT
@@ -393,7 +428,7 @@ class _Deletion:
 
     def _proved(self) -> bool:
         """Whether duals prove that the rows of a linear program cannot all hold."""
-        elastic = elastic_relaxation(rows_alone(self._program, self.rows))
+        elastic = elastic_relaxation(self._alone(self.rows))
         values = self._analyst.run(self._analyst.open(elastic))
         return _proved_violation(elastic, values.y)[0] > FEASIBILITY
 

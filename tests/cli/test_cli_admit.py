@@ -46,6 +46,12 @@ def test_admitted(run: Any, write: Write, new: Callable[..., Path]) -> None:
     assert "one node: 1 of 1 job admitted" in result.out
 
 
+def test_each_file_of_jobs_counts(run: Any, write: Write, new: Callable[..., Path]) -> None:
+    first = new(job("b", 500.0)).rename(write(CLUSTER).with_name("first.json"))
+    result = run("admit", write(CLUSTER), "--add", first, "--add", new(job("c", 600.0)), "--json")
+    assert [one["job"] for one in result.json["jobs"]] == ["b", "c"]
+
+
 def test_refused_with_a_proof(run: Any, write: Write, new: Callable[..., Path]) -> None:
     result = run("admit", write(CLUSTER), "--add", new(job("b", 70.0), job("c", 60.0)))
     assert (result.code, result.complaints) == (4, "")

@@ -16,8 +16,11 @@ from test_lease import SOFT
 import optsched
 from formulations import deadline_fluid
 from formulations.deadline_fluid import FluidProgram
+from optsched.arrays.values import replace
+from optsched.candidates import JobRows
 from optsched.errors import UsageError
 from optsched.instance import Instance
+from optsched.instance.durations import UNLIMITED
 from optsched.solving import schedules
 
 ORACLES = SHARED / "oracles"
@@ -644,3 +647,26 @@ def test_values_of_jobs_that_do_not_add_up_exactly_are_verified() -> None:
     jobs = [job("a", 10, 100, weight=5.0), job("b", 11, 100, weight=0.7)]
     found = solve(made(cluster=pool(2), jobs=jobs), admission=True)
     assert (found.status, found.objective) == ("optimal", pytest.approx(0.0, abs=1e-12))
+
+
+def test_a_job_that_is_given_up_gives_back_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filling: `optional` has half of its work and no room for the rest; `last` ends in what it had."""
+    programs: list[FluidProgram] = []
+    plan = FluidProgram.plan
+    monkeypatch.setattr(FluidProgram, "plan", lambda self: programs.append(self) or plan(self))
+    jobs = [
+        {"id": "optional", "steps": 10.0, "deadline": 10.0},
+        {"id": "first", "steps": 5.0, "deadline": 10.0},
+        {"id": "last", "steps": 5.0, "deadline": 12.0},
+    ]
+    pools = [{"name": "p", "nodes": 1, "gpus_per_node": 1}]
+    jobs = [job | {"throughput": {"p": 1.0}} for job in jobs]
+    optsched.solve(
+        made(cluster={"pools": pools}, jobs=jobs), "deadline-fluid", options={"admission": True}
+    )
+    program = replace(programs[0], optional=np.array([True, False, False]))
+    job, interval = np.array([0, 1, 2]), np.array([0, 0, 1])
+    alone, column = np.full(3, -1), program.c[[0, 1, 2]]
+    rows = JobRows(job, alone, column, np.array([0.5, 0.5, 1.0]), np.ones(3), np.zeros(3))
+    found = program._filled(rows, interval, UNLIMITED)
+    assert found is not None and set(found.job.tolist()) == {1, 2}

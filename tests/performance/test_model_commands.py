@@ -678,7 +678,7 @@ def test_wrong_model_files_of_other_commands(
         both = run(command[0], "-", *command[1:], "--model", "-")
         assert (
             both.code == 2
-            and "the instance and the model cannot both come from standard input" in both.err
+            and "the instance and --model cannot both come from standard input" in both.err
         )
 
 

@@ -99,3 +99,27 @@ def test_a_planned_job_that_waits_starts_on_idle_gpus_where_it_ends_in_time(
     )
     assert result.jobs.finish.tolist() == pytest.approx([100.0, end])
     assert result.to_columns()["starts"][-1] == starts
+
+
+@pytest.mark.parametrize("formulation", ["deadline-fluid", "lease", "deadline-elastic"])
+@pytest.mark.parametrize(("due", "standing"), [(900.0, "declined"), (2500.0, "admitted")])
+def test_no_newcomer_is_promised_the_gpus_of_a_job_that_cannot_be_preempted(
+    formulation: str, due: float, standing: str
+) -> None:
+    """It holds one of the two GPUs until 1600 s, so that a gang of two waits for its end."""
+    pools = [{"name": "a", "nodes": 1, "gpus_per_node": 2}]
+    first = {"id": "first", "steps": 1600, "throughput": {"a": 1.0}, "deadline": 3700}
+    document = {
+        "format": "optsched-instance/1",
+        "round": 300.0,
+        "cluster": {"pools": pools},
+        "jobs": [first | {"preemptible": False}],
+    }
+    policy = {"formulation": formulation, "options": {"admission": True}}
+    scheduler = optsched.Scheduler(document, policy, isolate=False)
+    scheduler.solve(now=0.0)
+    gang = {"id": "gang", "steps": 600, "gpus": 2, "throughput": {"a": {"2": 2.5}}}
+    scheduler.submit(gang | {"deadline": due}, now=300.0)
+    scheduler.solve(now=300.0)
+    found = scheduler.state.to_document()["service"]["gang"]["standing"]
+    assert (found == "declined") == (standing == "declined")
