@@ -418,7 +418,7 @@ class FluidProgram(DeadlineProgram):
         `OutOfTime` if the rule finds no plan in time.
         """
         self._refuse_impossible()
-        if self.shortage is not None:  # no rule finds a plan, and no program is solved
+        if self.shortage is not None:  # a small program for the plan to be complete: none is solved
             return self._merged(MOST_BOUNDING).to_plan(witness_first=False)
         began = self.timer.clock()
         try:
@@ -763,7 +763,7 @@ class FluidProgram(DeadlineProgram):
         else:
             lp.minimise(self.cost[np.newaxis, :] @ y)
         if self.timer.seconds is not None:
-            _ = lp.arrays  # they take half as long as the rows
+            _ = lp.arrays  # built now, so that their time counts: half as long as the rows
             self._check_building()
         return lp
 
@@ -1166,7 +1166,7 @@ class FluidProgram(DeadlineProgram):
 def _running_first(
     length: FloatArray, runs: sp.csr_matrix, running: BoolArray
 ) -> tuple[FloatArray, sp.csr_matrix]:
-    """Slices of an interval, the last one first where more of the running rows are in it."""
+    """Slices of an interval, in reverse order where more of the running rows are in the last one."""
     runs_on = runs @ running.astype(np.float64)
     if len(length) > 1 and runs_on[-1] > runs_on[0]:
         return length[::-1], sp.csr_matrix(runs[::-1])

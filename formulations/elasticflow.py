@@ -48,9 +48,9 @@ class ElasticFlow(DeadlineElastic):
         runs at a_t from the begin of T on, and before T at the largest level below s that fits, so
         that it may end early. Jobs that were admitted before keep their deadlines. Newcomers are
         tried in the order of the jobs, each in a plan of all: one with which some job finds no
-        share is declined. GPUs that are free now go to the jobs one
-        level at a time: first to jobs without a GPU, then to those whose GPU time grows most by
-        each GPU more (as in the authors' code; in the paper, least).
+        share is declined. GPUs that are free now go to the jobs one level at a time: first to
+        jobs without a GPU, then to those whose GPU time grows most by each GPU more (as in the
+        authors' code; in the paper, least).
 
     `deadline-elastic` has the program, and a rule that keeps more deadlines. Here restarts do not
     count in shares: a job whose restarts do not fit takes a larger share, or is declined. Where all
@@ -139,6 +139,7 @@ def _with_newcomer(
     jobs, place = plan.jobs, _place(plan.jobs, number)
     other = LevelPlan(jobs, profile.copy())
     for n in sorted([*plan.runs, number], key=lambda n: _place(jobs, n)):
+        # Jobs before the newcomer have the shares that they had without it.
         before = _place(jobs, n) < place
         run = plan.runs[n] if before else _share(jobs[n], other.profile)
         if run is None or timer.is_over:

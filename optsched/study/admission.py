@@ -508,7 +508,7 @@ class _DeadlinePlanner:
     def for_advice(self, rows: IntArray) -> Solution | None:
         """A plan of all of these jobs, if one is found: by rule, of few jobs by a program too."""
         few = len(rows) <= MOST_PROGRAMMED
-        # Of many jobs one order is enough: there are up to twenty of these questions.
+        # Of many jobs one order is enough, as there are many of these questions.
         found = self._planned(rows, orders=ORDERS if few else 1)
         if found is not None or not few:
             return found
@@ -713,8 +713,8 @@ def _least(enough: Callable[[int], bool]) -> int | None:
     """A number that is enough though the one before it is not; None if the most is not."""
     too_few, fitting = 0, 1
     while not enough(fitting):
-        # Few are enough, or often none.
-        if fitting == FEW_GPUS and not enough(MOST_GPUS):
+        # Few are enough, or often none. A time limit may end the search at any number.
+        if fitting == MOST_GPUS or (fitting == FEW_GPUS and not enough(MOST_GPUS)):
             return None
         too_few, fitting = fitting, 2 * fitting
     while fitting - too_few > 1:

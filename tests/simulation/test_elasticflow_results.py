@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -94,6 +95,30 @@ def test_the_rules_of_the_published_elasticflow_give_its_ratio() -> None:
     found = published.simulate(published.fig_8a(rules), rules)
     assert [len(found.in_time), len(found.declined), len(found.late)] == [143, 49, 3]
     assert len(found.in_time) / 195 == pytest.approx(ratio, abs=0.01)
+
+
+@pytest.mark.study
+@pytest.mark.parametrize(
+    ("without", "jobs"),
+    [
+        ("loss", [152, 43, 0]),
+        ("distance", [151, 38, 6]),
+        ("slots", [152, 43, 0]),
+        ("together", [154, 37, 4]),
+        ("bounds", [145, 48, 2]),
+        ("planned_finish", [141, 49, 5]),
+    ],
+)
+def test_the_page_says_what_each_of_these_rules_costs(without: str, jobs: list[int]) -> None:
+    reference()
+    rules = replace(published.PublishedRules(), **{without: False})
+    found = published.simulate(published.fig_8a(rules), rules)
+    assert [len(found.in_time), len(found.declined), len(found.late)] == jobs
+
+
+@pytest.mark.study
+def test_the_formulation_keeps_all_deadlines_that_can_be_kept() -> None:
+    assert met("elasticflow", {}, rigid=False, round=900.0) * 195 == pytest.approx(181)
 
 
 LEAST_GPU_TIME = {"gpus": "deadline", "late": "hopeless"}
