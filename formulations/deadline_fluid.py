@@ -576,17 +576,17 @@ class FluidProgram(DeadlineProgram):
         np.minimum.at(least, k, self.cost[y] * self.d[self.of[y]])
         np.minimum.at(shortest, k, self.d[self.of[y]])
         return planned, PricedTime(
-            k,
-            self.t[y],
-            1.0 / self.d[self.of[y]],
-            self.cost[y],
-            uses.row.astype(np.int64),
-            uses.col.astype(np.int64),
-            uses.data.astype(np.float64),
-            (length * self.C.count[k_row])[np.unique(row[y])],
-            (self.G * self.length).T,
-            self.C.count[planned].astype(np.float64),
-            TO_MISS * np.where(least > 0, least, shortest),
+            k=k,
+            t=self.t[y],
+            rate=1.0 / self.d[self.of[y]],
+            cost=self.cost[y],
+            entry=uses.row.astype(np.int64),
+            resource=uses.col.astype(np.int64),
+            amount=uses.data.astype(np.float64),
+            seconds=(length * self.C.count[k_row])[np.unique(row[y])],
+            there=(self.G * self.length).T,
+            count=self.C.count[planned].astype(np.float64),
+            worth=TO_MISS * np.where(least > 0, least, shortest),
         )
 
     def _shortage_in_words(
