@@ -312,35 +312,42 @@ def conflicting_rows(arrays: LinearArrays, checked: Checked, analyst: Analyst) -
     linear = checked.finding is ClaimFinding.SHOWN
     program = arrays.relaxed() if linear else arrays
     rows = checked.rows if linear else np.arange(arrays.shape[0], dtype=np.int64)
-    rows = _with_few_demands(program, rows, analyst, linear)
-    search = _Deletion(program, rows, analyst, linear)
+    rows, needed = _with_few_demands(program, rows, analyst, linear)
+    search = _Deletion(program, np.setdiff1d(rows, needed), analyst, linear, beside=needed)
     explanation = search.run()
-    if explanation is not Explanation.IRREDUCIBLE and len(search.sure) == arrays.shape[0]:
+    found = np.union1d(search.sure, needed)
+    if explanation is not Explanation.IRREDUCIBLE and len(found) == arrays.shape[0]:
         # All rows conflict: that was known before.
-        return ConflictingRows(search.sure[:0], explanation)
-    return ConflictingRows(search.sure, explanation)
+        return ConflictingRows(EMPTY, explanation)
+    return ConflictingRows(found, explanation)
 
 
 def _with_few_demands(
     program: LinearArrays, rows: IntArray, analyst: Analyst, linear: bool
-) -> IntArray:
-    """Conflicting rows of fewer demands, where some of theirs conflict with all limits.
+) -> tuple[IntArray, IntArray]:
+    """Conflicting rows of fewer demands, where some of theirs conflict with all limits; and the
+    demands of which every one is needed for that.
 
     A demand is a row that is not met if nothing is done; a limit is any other.
     """
     asks = (program.row_lower > 0) | (program.row_upper < 0)
     demands, limits = rows[asks[rows]], np.flatnonzero(~asks)
     search = _Deletion(program, demands, analyst, linear, beside=limits)
-    if search.run() is Explanation.CUT_OFF or len(search.sure) == len(demands):
-        return rows
+    explanation = search.run()
+    needed = search.sure if explanation is Explanation.IRREDUCIBLE else EMPTY
+    if explanation is Explanation.CUT_OFF or len(search.sure) == len(demands):
+        return rows, needed
     fewer = np.union1d(search.sure, limits)
     if not linear:
-        return fewer
+        return fewer, needed
     try:
         proof = _check_relaxation(rows_alone(program, fewer), analyst, None)
     except _Stopped:
-        return rows
-    return fewer[proof.rows] if proof.finding is ClaimFinding.SHOWN else rows
+        return rows, EMPTY
+    if proof.finding is not ClaimFinding.SHOWN:
+        return rows, EMPTY
+    proved = fewer[proof.rows]
+    return np.union1d(proved, needed), needed
 
 
 class _Deletion:
@@ -413,7 +420,8 @@ class _Deletion:
         return settled
 
     def _alone(self, rows: IntArray) -> LinearArrays:
-        return rows_alone(self._program, np.union1d(rows, self.beside))
+        """The rows of a trial, with the columns that matter to whether all can hold."""
+        return without_idle_columns(rows_alone(self._program, np.union1d(rows, self.beside)))
 
     def _still_conflict(self, rest: IntArray, alone: LinearArrays, values: Values) -> bool:
         """Whether a trial says that the rows that are left cannot all hold."""
@@ -500,6 +508,9 @@ class _ScarceTime(_Deletion):
         super().__init__(some.arrays, rows, analyst, linear=True)
         self._program, self._some = some.arrays, some
 
+    def _alone(self, rows: IntArray) -> LinearArrays:
+        return rows_alone(self._program, rows)
+
     def _still_conflict(self, rest: IntArray, alone: LinearArrays, values: Values) -> bool:
         return _leaves_none(self._some, rest, alone, values)
 
@@ -531,6 +542,29 @@ def rows_alone(arrays: LinearArrays, rows: IntArray) -> LinearArrays:
         row_lower=arrays.row_lower[rows],
         row_upper=arrays.row_upper[rows],
         rows=(Block("rows", 0, len(rows)),),
+    )
+
+
+def without_idle_columns(arrays: LinearArrays) -> LinearArrays:
+    """The program without columns that may as well be 0: they only take from limits, as those of
+    jobs whose demands were left out.
+    """
+    only_upper = np.isinf(arrays.row_lower) & np.isfinite(arrays.row_upper)
+    only_lower = np.isfinite(arrays.row_lower) & np.isinf(arrays.row_upper)
+    harm = only_upper.astype(np.float64) - only_lower
+    useful = arrays.lower != 0
+    useful[arrays.column[arrays.A.data * harm[arrays.A.indices] <= 0]] = True
+    kept = np.flatnonzero(useful)
+    return replace(
+        arrays,
+        A=arrays.A[:, kept],
+        lower=arrays.lower[kept],
+        upper=arrays.upper[kept],
+        cost=arrays.cost[kept],
+        integer=arrays.integer[kept],
+        implied_lower=arrays.implied_lower[kept],
+        implied_upper=arrays.implied_upper[kept],
+        columns=(Block("columns", 0, len(kept)),),
     )
 
 
