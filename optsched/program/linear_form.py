@@ -341,7 +341,9 @@ class AllocationForm:
         terms = activity.copy()
         if self._has_levels:  # the levels are all that is subtracted
             C = self.region.classes
-            terms[self.rows[2].slice] += 2.0 * C.count * x[C.columns :]
+            subtracted = C.count * x[C.columns :]
+            subtracted *= 2.0
+            terms[self.rows[2].slice] += subtracted
         return activity, terms
 
     def _products(self, x: FloatArray, sign: float) -> FloatArray:
@@ -352,7 +354,9 @@ class AllocationForm:
         product[self.rows[1].slice] = C.holds.total(totals)
         if self._has_levels:
             product[self.rows[2].slice] = self.region.levels @ totals
-            product[self.rows[2].slice] += C.count * (sign * levels)
+            counted = C.count * levels
+            counted *= sign
+            product[self.rows[2].slice] += counted
         return product
 
     def transpose_times(self, y: FloatArray) -> ColumnSlices:

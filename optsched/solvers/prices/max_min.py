@@ -316,17 +316,19 @@ class MaxMinSearch(CuttingPlanes):
             # program.
             response = self.oracle.ask(self.prices, self.at, whole=True)
             prices = self.prices / response.slope
-            slope = market.amount * self.oracle.slope / response.slope
-            rent = market.amount * self.oracle.rent / response.slope
+            slope, rent = market.amount * self.oracle.slope, market.amount * self.oracle.rent
+            slope /= response.slope
+            rent /= response.slope
         unit = market.unit
         x[-1] = level * unit
+        rent *= unit  # in place: of many classes, copies are the peak of memory
         return Equilibrium(
             level * unit,
             self.bound * unit,
             x,
             prices * unit,
             slope,
-            rent * unit,
+            rent,
             self.oracle.asked,
             self.rounds,
             self.bound <= level * (1.0 + CLOSED),
