@@ -354,6 +354,7 @@ class AllocationForm:
         product[self.rows[1].slice] = C.holds.total(totals)
         if self._has_levels:
             product[self.rows[2].slice] = self.region.levels @ totals
+            # Step by step: of many classes, each further array is the peak of memory.
             counted = C.count * levels
             counted *= sign
             product[self.rows[2].slice] += counted
